@@ -1,0 +1,191 @@
+"""Soft actor-critic with one Q function per reward channel (Haarnoja et al. 2018; the paper, Section 3.2).
+
+Rewards come as [B, C]. Each channel has its own (twin) critic, trained only on its own reward; the actor maximises
+their sum. With a single channel this is ordinary SAC.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from flax import struct
+
+from dusdi.config import Config
+from dusdi.nets import EnsembleMLP, squashed_gaussian
+from dusdi.skills import SkillSpace
+from dusdi.types import Array, Metrics, Transition
+
+
+@struct.dataclass
+class SACState:
+    """Parameters and optimisers. `log_alpha` is a scalar, fixed unless the temperature is learned."""
+
+    actor: dict
+    critic: dict
+    target_critic: dict
+    log_alpha: jax.Array
+    actor_optimiser: optax.OptState
+    critic_optimiser: optax.OptState
+    alpha_optimiser: optax.OptState
+
+
+@dataclasses.dataclass(frozen=True)
+class SAC:
+    """The learner for one world, skill space and config.
+
+    Attributes:
+      channel_components: for each reward channel, the skill component it is about (None: all of them).
+    """
+
+    observation_size: int
+    action_size: int
+    skill_space: SkillSpace
+    channel_components: tuple[int | None, ...]
+    config: Config
+
+    # --- networks ---
+
+    @property
+    def _actor(self) -> EnsembleMLP:
+        return EnsembleMLP(1, self.config.actor_hidden, 2 * self.action_size, self.config.skill_input == "gate")
+
+    @property
+    def _critic(self) -> EnsembleMLP:
+        members = self._twins * len(self._critic_components)
+        return EnsembleMLP(members, self.config.critic_hidden, 1, self.config.skill_input == "gate")
+
+    @property
+    def _twins(self) -> int:
+        return 2 if self.config.twin_critics else 1
+
+    @property
+    def _entropy_channel(self) -> bool:
+        return self.config.decompose_q and self.config.entropy_backup == "channel"
+
+    @property
+    def _critic_components(self) -> tuple[int | None, ...]:
+        """The skill component that each Q function is about; the last may be about entropy, hence all of them."""
+        components = self.channel_components if self.config.decompose_q else (None,)
+        return components + (None,) * self._entropy_channel
+
+    @property
+    def _critic_skill_mask(self) -> np.ndarray | None:
+        """The entries of the encoded skill each critic sees, bool [members, Z]."""
+        if self.config.critic_skill == "all":
+            return None
+        space = self.skill_space
+        component_of_entry = np.repeat(np.arange(space.components), space.component_size)
+        rows = [component_of_entry == c if c is not None else component_of_entry >= 0 for c in self._critic_components]
+        return np.tile(np.stack(rows), (self._twins, 1))
+
+    def distribution(self, actor: dict, observation: Array, skill: Array) -> tuple[jax.Array, jax.Array]:
+        """Mean and log standard deviation before squashing, each [B, A]."""
+        out = self._actor.apply(actor, observation, self.skill_space.encode(skill))[0]
+        mean, log_std = jnp.split(out, 2, axis=-1)
+        low, high = self.config.log_std_min, self.config.log_std_max
+        return mean, low + 0.5 * (high - low) * (jnp.tanh(log_std) + 1)
+
+    def q_values(self, critic: dict, observation: Array, action: Array, skill: Array) -> jax.Array:
+        """The smaller twin of each Q function, [channels, B]; see `_all_q` for both."""
+        return self._all_q(critic, observation, action, skill).min(0)
+
+    def _all_q(self, critic: dict, observation, action, skill) -> jax.Array:
+        """Q functions [twins, channels, B]."""
+        x = jnp.concatenate([observation, action], axis=-1)
+        q = self._critic.apply(critic, x, self.skill_space.encode(skill), skill_mask=self._critic_skill_mask)
+        return q[..., 0].reshape(self._twins, len(self._critic_components), -1)
+
+    # --- acting ---
+
+    def sample_action(self, actor: dict, key: jax.Array, observation: Array, skill: Array) -> jax.Array:
+        """An action of the stochastic policy, [B, A]."""
+        return squashed_gaussian(key, *self.distribution(actor, observation, skill))[0]
+
+    def mean_action(self, actor: dict, observation: Array, skill: Array) -> jax.Array:
+        """The policy's deterministic action, [B, A]."""
+        return jnp.tanh(self.distribution(actor, observation, skill)[0])
+
+    # --- learning ---
+
+    def init(self, key: jax.Array) -> SACState:
+        actor_key, critic_key, skill_key = jax.random.split(key, 3)
+        skill = self.skill_space.encode(self.skill_space.sample(skill_key, 1))
+        observation = jnp.zeros((1, self.observation_size))
+        x = jnp.zeros((1, self.observation_size + self.action_size))
+        actor = self._actor.init(actor_key, observation, skill)
+        critic = self._critic.init(critic_key, x, skill, skill_mask=self._critic_skill_mask)
+        log_alpha = jnp.log(jnp.float32(self.config.alpha))
+        return SACState(
+            actor=actor,
+            critic=critic,
+            target_critic=jax.tree.map(jnp.copy, critic),
+            log_alpha=log_alpha,
+            actor_optimiser=optax.adam(self.config.actor_lr).init(actor),
+            critic_optimiser=optax.adam(self.config.critic_lr).init(critic),
+            alpha_optimiser=optax.adam(self.config.actor_lr).init(log_alpha),
+        )
+
+    def update(
+        self, state: SACState, key: jax.Array, batch: Transition, reward: jax.Array
+    ) -> tuple[SACState, Metrics]:
+        """One step of critics, actor and (if learned) temperature on a batch with rewards [B, C]."""
+        target_key, actor_key = jax.random.split(key)
+        targets = self._targets(state, target_key, batch, reward)
+        state, critic_metrics = self._update_critic(state, batch, targets)
+        state, actor_metrics = self._update_actor(state, actor_key, batch)
+        return state, critic_metrics | actor_metrics
+
+    def _targets(self, state: SACState, key: jax.Array, batch: Transition, reward: jax.Array) -> jax.Array:
+        """y = r + gamma (min Q'(s', a') + entropy bonus), for each channel, [channels, B]."""
+        config = self.config
+        action, log_prob = squashed_gaussian(
+            key, *self.distribution(state.actor, batch.next_observation, batch.skill)
+        )
+        q = self.q_values(state.target_critic, batch.next_observation, action, batch.skill)
+        bonus = -jnp.exp(state.log_alpha) * log_prob
+        rewards = reward.T if config.decompose_q else reward.sum(-1)[None]
+        if self._entropy_channel:
+            rewards = jnp.concatenate([rewards, jnp.zeros_like(rewards[:1])])
+            q = q.at[-1].add(bonus)
+        elif config.entropy_backup != "none":
+            q += bonus / len(q)
+        return jax.lax.stop_gradient(rewards + config.discount * (1 - batch.terminated) * q)
+
+    def _update_critic(self, state: SACState, batch: Transition, targets: jax.Array) -> tuple[SACState, Metrics]:
+        def loss_fn(critic):
+            q = self._all_q(critic, batch.observation, batch.action, batch.skill)
+            # summed over critics, so that each learns as if it were alone
+            return jnp.mean((q - targets) ** 2, axis=-1).sum(), q
+
+        (loss, q), grads = jax.value_and_grad(loss_fn, has_aux=True)(state.critic)
+        updates, optimiser = optax.adam(self.config.critic_lr).update(grads, state.critic_optimiser)
+        critic = optax.apply_updates(state.critic, updates)
+        target = optax.incremental_update(critic, state.target_critic, self.config.tau)
+        metrics = {"loss/critic": loss / q.shape[0] / q.shape[1], "q": q.mean()}
+        return state.replace(critic=critic, target_critic=target, critic_optimiser=optimiser), metrics
+
+    def _update_actor(self, state: SACState, key: jax.Array, batch: Transition) -> tuple[SACState, Metrics]:
+        alpha = jnp.exp(state.log_alpha)
+
+        def loss_fn(actor):
+            action, log_prob = squashed_gaussian(key, *self.distribution(actor, batch.observation, batch.skill))
+            # Q = sum_i Q^i (Eq. 5)
+            q = self.q_values(state.critic, batch.observation, action, batch.skill).sum(0)
+            return jnp.mean(alpha * log_prob - q), -log_prob.mean()
+
+        (loss, entropy), grads = jax.value_and_grad(loss_fn, has_aux=True)(state.actor)
+        updates, optimiser = optax.adam(self.config.actor_lr).update(grads, state.actor_optimiser)
+        state = state.replace(actor=optax.apply_updates(state.actor, updates), actor_optimiser=optimiser)
+        if self.config.learn_alpha:
+            state = self._update_alpha(state, entropy)
+        return state, {"loss/actor": loss, "entropy": entropy, "alpha": alpha}
+
+    def _update_alpha(self, state: SACState, entropy: jax.Array) -> SACState:
+        """Raises the temperature while the policy's entropy is below its target."""
+        grad = entropy - self.config.target_entropy * self.action_size
+        update, optimiser = optax.adam(self.config.actor_lr).update(grad, state.alpha_optimiser)
+        return state.replace(log_alpha=state.log_alpha + update, alpha_optimiser=optimiser)

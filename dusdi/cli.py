@@ -1,0 +1,253 @@
+"""The `dusdi` command: a thin layer of argument parsing over the package's functions."""
+
+from __future__ import annotations
+
+import argparse
+import inspect
+import json
+import os
+import sys
+import typing
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from dusdi.config import FIELDS, PRESETS, TYPES
+from dusdi.errors import DusdiError, UsageError, unknown_name
+
+USAGE_ERROR, FAILURE, INTERRUPTED = 2, 1, 130
+SKIPPED_FIELDS = {"preset", "method"}  # have arguments of their own
+
+
+class _Parser(argparse.ArgumentParser):
+    """Names the nearest valid option when one is mistyped."""
+
+    def error(self, message: str) -> typing.NoReturn:
+        print(f"{self.prog}: {message}", file=sys.stderr)
+        print(f"see `{self.prog} --help`", file=sys.stderr)
+        sys.exit(USAGE_ERROR)
+
+    def option_names(self) -> list[str]:
+        return [name for action in self._actions for name in action.option_strings]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs a command; errors meant for people are printed without a traceback."""
+    parser, commands = _make_parser()
+    namespace, unknown = parser.parse_known_args(arguments)
+    try:
+        if unknown:
+            option = next((text for text in unknown if text.startswith("-")), None)
+            if option is None:
+                raise UsageError(f"unexpected argument {unknown[0]!r}")
+            raise unknown_name("option", option.split("=")[0], commands[namespace.command].option_names())
+        _use_compilation_cache()
+        namespace.run(namespace)
+        return 0
+    except UsageError as error:
+        print(f"dusdi: {error}", file=sys.stderr)
+        return USAGE_ERROR
+    except DusdiError as error:
+        print(f"dusdi: {error}", file=sys.stderr)
+        return FAILURE
+    except KeyboardInterrupt as error:
+        print(f"dusdi: {error or 'interrupted'}", file=sys.stderr)
+        return INTERRUPTED
+
+
+def _make_parser() -> tuple[_Parser, dict[str, _Parser]]:
+    parser = _Parser(prog="dusdi", description="Discover disentangled skills without reward, and put them to work.")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=_Parser)
+    made = {}
+
+    def command(name: str, run: Any, text: str) -> _Parser:
+        made[name] = commands.add_parser(name, help=text, description=text, formatter_class=_formatter, allow_abbrev=False)
+        made[name].set_defaults(run=run)
+        return made[name]
+
+    command("envs", _envs, "list the worlds, their factors and sizes")
+
+    pretrain = command("pretrain", _pretrain, "discover skills in a world, without reward")
+    pretrain.add_argument("env", metavar="ENV", help="a world (see `dusdi envs`), or package.module:function of your own")
+    pretrain.add_argument("--method", help="skill-discovery objective: dusdi, diayn, diayn-mc (default: dusdi)")
+    pretrain.add_argument("--preset", help=f"settings to start from: {', '.join(PRESETS)} (default: fast)")
+    pretrain.add_argument("--out", metavar="DIR", help="the run's folder (default: runs/ENV-METHOD-seedS)")
+    pretrain.add_argument("--resume", action="store_true", help="go on with the run in that folder, if there is one")
+    pretrain.add_argument("--quiet", action="store_true", help="show no progress")
+    pretrain.add_argument(
+        "--env-option", action="append", default=[], metavar="NAME=VALUE", help="an option of the world, e.g. agents=5"
+    )
+    _add_fields(pretrain.add_argument_group("config fields (default: the preset's value)"))
+
+    evaluate = command("evaluate", _evaluate, "measure how disentangled a run's skills are (DCI)")
+    evaluate.add_argument("run_folder", metavar="RUN", help="a run's folder")
+    evaluate.add_argument("--steps", type=int, default=100_000, help="environment steps to measure on (default: 100,000)")
+    evaluate.add_argument("--seed", type=int, default=0, help="seed of the evaluation")
+    evaluate.add_argument("--env", help="package.module:function of the run's world, if it is not one of dusdi's")
+    evaluate.add_argument("--json", action="store_true", help="print one JSON object instead of a table")
+
+    render = command("render", _render, "make a video of a run's skills")
+    render.add_argument("run_folder", metavar="RUN", help="a run's folder")
+    render.add_argument("--out", required=True, metavar="FILE", help="the video, .mp4 or .gif")
+    render.add_argument("--skill", action="append", default=[], help="a skill to show, e.g. 0,3,1; may be repeated")
+    render.add_argument("--count", type=int, default=6, help="how many random skills to show if none is given")
+    render.add_argument("--seed", type=int, default=0, help="seed of the world and the random skills")
+    render.add_argument("--run-seed", type=int, default=0, help="which seed of a run of several, counted from 0")
+    render.add_argument("--env", help="package.module:function of the run's world, if it is not one of dusdi's")
+    return parser, made
+
+
+def _formatter(prog: str) -> argparse.HelpFormatter:
+    return argparse.HelpFormatter(prog, max_help_position=40, width=120)
+
+
+def _add_fields(group: argparse._ArgumentGroup) -> None:
+    """An option for each config field, with its documentation as help."""
+    for name, field in FIELDS.items():
+        if name in SKIPPED_FIELDS:
+            continue
+        option, annotation = f"--{name.replace('_', '-')}", TYPES[name]
+        common: dict[str, Any] = dict(dest=name, default=None, help=field.metadata["doc"])
+        if annotation is bool:
+            group.add_argument(option, action=argparse.BooleanOptionalAction, **common)
+        elif typing.get_origin(annotation) is typing.Literal:
+            group.add_argument(option, metavar="|".join(typing.get_args(annotation)), **common)
+        elif typing.get_origin(annotation) is tuple:
+            group.add_argument(option, type=_integers, metavar="N,N", **common)
+        else:
+            group.add_argument(option, type=annotation, metavar=annotation.__name__.upper(), **common)
+
+
+def _integers(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in text.split(","))
+
+
+def _use_compilation_cache() -> None:
+    """Keeps compiled programs, so that the second start is quick; JAX's own variable chooses another place."""
+    import jax
+
+    if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
+        cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "dusdi" / "xla"
+        jax.config.update("jax_compilation_cache_dir", str(cache))
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
+
+
+def _world(text: str, options: Sequence[str] = ()):
+    from dusdi.envs import import_world, make
+
+    if ":" in text:
+        sys.path.insert(0, os.getcwd())
+        return import_world(text)
+    return make(text, **dict(_parse_option(option) for option in options))
+
+
+def _parse_option(text: str) -> tuple[str, Any]:
+    name, separator, value = text.partition("=")
+    if not separator:
+        raise UsageError(f"an option of a world is NAME=VALUE, not {text!r}")
+    try:
+        return name, json.loads(value.lower() if value in ("True", "False") else value)
+    except json.JSONDecodeError:
+        return name, value
+
+
+def _envs(arguments: argparse.Namespace) -> None:
+    from dusdi.envs import WORLDS
+
+    table = Table("world", "options", "observations", "actions", "skill components", "other factors")
+    for name, world_class in WORLDS.items():
+        spec = world_class().spec
+        options = [f"{p.name}={p.default}" for p in inspect.signature(world_class).parameters.values()]
+        others = [factor for factor in spec.factors if not factor.controlled]
+        table.add_row(
+            name,
+            "\n".join(options),
+            str(spec.observation_size),
+            str(spec.action_size),
+            _factor_list(spec.controlled),
+            _factor_list(others),
+        )
+    Console().print(table)
+
+
+def _factor_list(factors: Sequence[Any]) -> str:
+    shown = [f"{factor.name} ({len(factor.indices)})" for factor in factors]
+    if len(shown) > 4:
+        shown = [*shown[:2], "…", shown[-1], f"[{len(factors)} in all]"]
+    return "\n".join(shown).replace("[", r"\[")
+
+
+def _pretrain(arguments: argparse.Namespace) -> None:
+    from dusdi.pretrain import pretrain
+
+    world = _world(arguments.env, arguments.env_option)
+    fields = {name: getattr(arguments, name) for name in FIELDS if getattr(arguments, name, None) is not None}
+    fields.pop("preset", None)
+    name = arguments.env.replace(":", ".")
+    default = f"runs/{name}-{fields.get('method', 'dusdi')}-seed{fields.get('seed', 0)}"
+    out = Path(arguments.out or default)
+    skills = pretrain(
+        world, preset=arguments.preset, out=out, resume=arguments.resume, progress=not arguments.quiet, **fields
+    )
+    print(f"{skills.step:,} steps done; skills in {out}")
+    print(f"next: dusdi evaluate {out}; dusdi render {out} --out skills.mp4")
+
+
+def _evaluate(arguments: argparse.Namespace) -> None:
+    from dusdi.evaluate import evaluate
+    from dusdi.metrics.dci import summary
+    from dusdi.policy import load
+    from dusdi.report import heat_map
+
+    world = _world(arguments.env) if arguments.env else None
+    folder = Path(arguments.run_folder)
+    count = load(folder).config.seeds
+    results = []
+    for index in range(count):
+        skills = load(folder, index)
+        result = evaluate(skills, world, steps=arguments.steps, seed=arguments.seed)
+        suffix = f"-seed{skills.seed}" if count > 1 else ""
+        heat_map(result, folder / f"dci{suffix}.png", title=f"{skills.config.method} in {skills.spec.name}, seed {skills.seed}")
+        results.append({"seed": skills.seed, **result.to_json()})
+    report = summary(results)
+    (folder / "dci.json").write_text(json.dumps(report, indent=2) + "\n")
+    if arguments.json:
+        print(json.dumps(report))
+        return
+    table = Table("", "disentanglement", "completeness", "informativeness", title=f"DCI of {folder}, {arguments.steps:,} steps")
+    for direction, scores in (("skills to states (the paper's)", report), ("states to skills", report["states_to_skills"])):
+        table.add_row(direction, *(_score(scores, name) for name in ("disentanglement", "completeness", "informativeness")))
+    Console().print(table)
+    print(f"importances: {folder}/dci{'-seed*' if count > 1 else ''}.png and {folder}/dci.json")
+
+
+def _score(scores: dict[str, Any], name: str) -> str:
+    spread = scores.get(f"{name}_std")
+    return f"{scores[name]:.3f}" + (f" ± {spread:.3f}" if spread is not None else "")
+
+
+def _render(arguments: argparse.Namespace) -> None:
+    from dusdi.evaluate import world_for
+    from dusdi.policy import load
+    from dusdi.video import render
+
+    skills = load(arguments.run_folder, arguments.run_seed)
+    world = world_for(skills, _world(arguments.env) if arguments.env else None)
+    chosen = [_parse_skill(text) for text in arguments.skill]
+    print(render(skills, world, arguments.out, chosen=chosen, count=arguments.count, seed=arguments.seed))
+
+
+def _parse_skill(text: str) -> np.ndarray:
+    try:
+        values = [float(part) for part in text.split(",")]
+    except ValueError as error:
+        raise UsageError(f"a skill is a list of numbers like 0,3,1, not {text!r}") from error
+    return np.array(values)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,192 @@
+"""Every setting of skill learning, documented beside its default; presets are data.
+
+The defaults are the paper's (Table "Hyperparameters of Skill Learning"); what the paper leaves open comes
+from its first public release and is marked "release". A preset changes some fields, a world may change
+some more (`World.presets`), and the user has the last word.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import typing
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from dusdi.errors import UsageError, unknown_name
+
+
+def setting(default: Any, doc: str) -> Any:
+    """A config field with its explanation, which the command line shows as help."""
+    return dataclasses.field(default=default, metadata={"doc": doc})
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    """The settings of one pretraining run."""
+
+    method: str = setting("dusdi", "skill-discovery objective")
+    preset: str = setting("paper", "preset the fields started from")
+
+    # --- how much, and how often ---
+    steps: int = setting(4_000_000, "environment steps per seed (paper: 4 M)")
+    seed: int = setting(0, "random seed; with several seeds, the first of them")
+    seeds: int = setting(1, "how many seeds to train at once, by vmap")
+    num_envs: int = setting(4, "copies of the world stepped together (paper: 4)")
+    steps_per_update: int = setting(2, "environment steps per gradient update (paper: 2)")
+    random_steps: int = setting(24_000, "environment steps of random actions before learning (release: 24,000)")
+    episode_length: int = setting(0, "steps between resets while training; 0: the world's own episode length")
+    log_every: int = setting(20_000, "environment steps between two log rows")
+    checkpoint_every: int = setting(400_000, "environment steps between two checkpoints")
+
+    # --- skills ---
+    skill_kind: Literal["discrete", "continuous"] = setting("discrete", "kind of every skill component")
+    skill_values: int = setting(5, "k, values of a discrete component (paper: 5)")
+    skill_dim: int = setting(1, "m, dimensions of a continuous component")
+    skill_length: int = setting(50, "L, steps a skill stays in force (paper: 50)")
+    max_skills: int = setting(4096, "most skills DIAYN's single component may have (paper: 4096)")
+
+    # --- intrinsic reward ---
+    penalty_weight: float = setting(0.1, "lambda, weight of the entanglement penalty (paper: 0.1)")
+    penalty: Literal["paper", "club"] = setting("paper", "estimate of I(S^-i; Z^i): paper's lower bound or CLUB's upper")
+    penalty_start: int = setting(0, "environment steps before the penalty counts (release: 1,000,000)")
+    mask_steps: int = setting(10, "steps after a skill switch without discriminator loss and reward (release: 10)")
+    discriminator_hidden: tuple[int, ...] = setting((1024, 1024), "hidden layers of each discriminator (paper)")
+    discriminator_lr: float = setting(1e-4, "learning rate of the discriminators (paper)")
+
+    # --- soft actor-critic ---
+    actor_hidden: tuple[int, ...] = setting((1024, 1024), "hidden layers of the actor (paper)")
+    critic_hidden: tuple[int, ...] = setting((1024, 1024), "hidden layers of each critic (paper)")
+    skill_input: Literal["concat", "gate"] = setting("concat", "skill joins the state, or also scales the first layer")
+    critic_skill: Literal["all", "own"] = setting("all", "critic of component i sees all of z, or only z^i")
+    actor_lr: float = setting(1e-4, "learning rate of the actor (paper)")
+    critic_lr: float = setting(1e-4, "learning rate of the critics (paper)")
+    batch_size: int = setting(1024, "transitions per update (paper: 1024)")
+    replay_capacity: int = setting(1_000_000, "transitions kept for replay (release)")
+    discount: float = setting(0.95, "gamma (release: 0.95)")
+    tau: float = setting(0.01, "step of the target critics towards the critics (paper: 0.01)")
+    decompose_q: bool = setting(True, "one Q function per skill component (paper) or one for their sum (ablation)")
+    twin_critics: bool = setting(True, "two critics per channel, the smaller one counts")
+    entropy_backup: Literal["channel", "split", "none"] = setting(
+        "channel", "future entropy: a Q channel of its own (release), spread over the channels, or left out"
+    )
+    alpha: float = setting(0.02, "temperature (paper: 0.02), or its start if it is learned")
+    learn_alpha: bool = setting(False, "adapt the temperature to the target entropy")
+    target_entropy: float = setting(-1.0, "target entropy per action dimension, if the temperature is learned")
+    log_std_min: float = setting(-10.0, "lower bound of the actor's log standard deviation (paper)")
+    log_std_max: float = setting(2.0, "upper bound of the actor's log standard deviation (paper)")
+    normalise_observations: bool = setting(False, "networks see observations with running mean 0 and deviation 1")
+
+    def __post_init__(self):
+        check(self)
+
+    @property
+    def updates_per_iteration(self) -> int:
+        """Gradient updates after each step of all environments."""
+        return self.num_envs // self.steps_per_update
+
+    def to_json(self) -> dict[str, Any]:
+        return dataclasses.asdict(self)
+
+
+#: Fields in which a preset differs from the defaults. `fast` and `debug` come from our measurements (docs/experiments.md).
+PRESETS: dict[str, dict[str, Any]] = {
+    "paper": {},
+    "fast": dict(
+        steps=1_000_000,
+        num_envs=256,
+        steps_per_update=256,
+        random_steps=10_240,
+        episode_length=200,
+        log_every=25_600,
+        checkpoint_every=512_000,
+        discriminator_hidden=(64, 64),
+        discriminator_lr=2e-3,
+        actor_hidden=(128, 128),
+        critic_hidden=(128, 128),
+        skill_input="gate",
+        critic_skill="own",
+        actor_lr=3e-3,
+        critic_lr=3e-3,
+        batch_size=256,
+        replay_capacity=204_800,
+        discount=0.9,
+        tau=0.05,
+        twin_critics=False,
+        entropy_backup="none",
+        normalise_observations=True,
+    ),
+}
+PRESETS["debug"] = PRESETS["fast"] | dict(
+    steps=2_560,
+    num_envs=16,
+    steps_per_update=16,
+    random_steps=320,
+    log_every=320,
+    checkpoint_every=640,
+    batch_size=32,
+    replay_capacity=2_048,
+    discriminator_hidden=(16,),
+    actor_hidden=(16, 16),
+    critic_hidden=(16, 16),
+)
+
+FIELDS: dict[str, dataclasses.Field] = {field.name: field for field in dataclasses.fields(Config)}
+TYPES: dict[str, Any] = typing.get_type_hints(Config)
+
+
+def configure(
+    preset: str, world_presets: Mapping[str, Mapping[str, Any]], overrides: Mapping[str, Any]
+) -> Config:
+    """The config of a run: the preset, then the world's wishes for it, then the user's."""
+    if preset not in PRESETS:
+        raise unknown_name("preset", preset, PRESETS)
+    for name in overrides:
+        if name not in FIELDS:
+            raise unknown_name("config field", name, FIELDS)
+    return Config(**{**PRESETS[preset], **world_presets.get(preset, {}), **overrides, "preset": preset})
+
+
+def from_json(data: Mapping[str, Any]) -> Config:
+    """The config that `Config.to_json` wrote."""
+    known = {name: tuple(value) if isinstance(value, list) else value for name, value in data.items()}
+    return Config(**known)
+
+
+def check(config: Config) -> None:
+    """Raises a `UsageError` for a value that can't work, before any compute is spent."""
+    for name, annotation in TYPES.items():
+        value = getattr(config, name)
+        if typing.get_origin(annotation) is Literal and value not in typing.get_args(annotation):
+            raise unknown_name(name, str(value), typing.get_args(annotation))
+    positive = (
+        "steps seeds num_envs steps_per_update log_every checkpoint_every skill_values skill_dim skill_length "
+        "max_skills batch_size replay_capacity discriminator_lr actor_lr critic_lr alpha"
+    )
+    for name in positive.split():
+        if not getattr(config, name) > 0:
+            raise UsageError(f"{name} must be positive, not {getattr(config, name)}")
+    for name in ("random_steps", "episode_length", "penalty_weight", "penalty_start", "mask_steps"):
+        if not getattr(config, name) >= 0:
+            raise UsageError(f"{name} must not be negative, but is {getattr(config, name)}")
+    for name in ("discriminator_hidden", "actor_hidden", "critic_hidden"):
+        if not getattr(config, name) or min(getattr(config, name)) < 1:
+            raise UsageError(f"{name} needs at least one layer of at least one unit, not {getattr(config, name)}")
+    if config.num_envs % config.steps_per_update:
+        raise UsageError(
+            f"num_envs ({config.num_envs}) must be a multiple of steps_per_update ({config.steps_per_update})"
+        )
+    if config.replay_capacity % config.num_envs:
+        raise UsageError(
+            f"replay_capacity ({config.replay_capacity}) must be a multiple of num_envs ({config.num_envs})"
+        )
+    if config.skill_kind == "discrete" and config.skill_values < 2:
+        raise UsageError("skill_values must be at least 2: a component with one value can't express anything")
+    if config.mask_steps >= config.skill_length:
+        raise UsageError(
+            f"mask_steps ({config.mask_steps}) must be smaller than skill_length ({config.skill_length}), "
+            "or no step is left to learn from"
+        )
+    if not 0 <= config.discount < 1:
+        raise UsageError(f"discount must be in [0, 1), not {config.discount}")
+    if not 0 < config.tau <= 1:
+        raise UsageError(f"tau must be in (0, 1], not {config.tau}")

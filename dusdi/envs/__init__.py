@@ -1,0 +1,48 @@
+"""Worlds, by name; each is one file. `make` builds a registered one, `from_gymnasium` brings any other."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+import gymnasium
+
+from dusdi.envs.base import GymnasiumView, HostWorld, JaxWorld, VectorWorld, World, gymnasium_entry_point
+from dusdi.envs.from_gymnasium import from_gymnasium
+from dusdi.envs.gunner import Gunner2D
+from dusdi.envs.particle import MultiParticle
+from dusdi.errors import UsageError, unknown_name
+
+__all__ = [
+    "WORLDS", "GymnasiumView", "HostWorld", "JaxWorld", "VectorWorld", "World", "from_gymnasium", "import_world", "make",
+]  # fmt: skip
+
+WORLDS: dict[str, type[World]] = {"multi-particle": MultiParticle, "gunner-2d": Gunner2D}
+GYMNASIUM_IDS = {"dusdi/MultiParticle-v0": MultiParticle, "dusdi/Gunner2D-v0": Gunner2D}
+
+for _id, _world in GYMNASIUM_IDS.items():
+    if _id not in gymnasium.registry:
+        gymnasium.register(_id, entry_point=gymnasium_entry_point(_world))
+
+
+def make(name: str, **options: Any) -> World:
+    """The registered world of that name."""
+    if name not in WORLDS:
+        raise unknown_name("world", name, WORLDS)
+    try:
+        return WORLDS[name](**options)
+    except TypeError as error:
+        raise UsageError(f"world {name!r} does not take these options: {error}") from error
+
+
+def import_world(path: str) -> World:
+    """The world that `package.module:attribute` names: a `World`, or a function that returns one."""
+    module, _, attribute = path.partition(":")
+    try:
+        found = getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError) as error:
+        raise UsageError(f"can't import the world {path!r}: {error}") from error
+    world = found if isinstance(found, World) else found()
+    if not isinstance(world, World):
+        raise UsageError(f"{path!r} gave {type(world).__name__}, not a world; see dusdi.from_gymnasium")
+    return world

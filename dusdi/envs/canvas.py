@@ -1,0 +1,68 @@
+"""A small drawing surface in the coordinates of a world, with y upwards.
+
+The worlds of this package draw themselves with it, so that their pictures look alike.
+Everything is drawn at twice the size and then reduced, which smooths the edges that Pillow leaves jagged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from PIL import Image, ImageDraw, ImageFont
+
+SUPERSAMPLING = 2
+PAPER = "#fafaf7"
+INK = "#3b4252"
+HUES = (  # ten colours that are easy to tell apart; worlds with more things start over
+    "#4269d0", "#efb118", "#ff725c", "#6cc5b0", "#3ca951",
+    "#ff8ab7", "#a463f2", "#b5c61c", "#9c6b4e", "#8a94a6",
+)  # fmt: skip
+
+
+def fade(colour: str, opacity: float) -> str:
+    """A `#rrggbb` colour, made see-through."""
+    return f"{colour}{round(255 * opacity):02x}"
+
+
+class Canvas:
+    """A square picture of the region [low, high]² of a world. Lengths are in world units, line widths in pixels."""
+
+    def __init__(self, low: float, high: float, pixels: int = 480):
+        self._low, self._high = low, high
+        self._scale = pixels * SUPERSAMPLING / (high - low)
+        self._image = Image.new("RGB", (pixels * SUPERSAMPLING,) * 2, PAPER)
+        self._draw = ImageDraw.Draw(self._image, "RGBA")
+
+    def _place(self, point: Sequence[float]) -> tuple[float, float]:
+        return (float(point[0]) - self._low) * self._scale, (self._high - float(point[1])) * self._scale
+
+    def disc(self, centre, radius: float, fill: str | None = None, edge: str | None = None, width: float = 1):
+        x, y = self._place(centre)
+        r = radius * self._scale
+        self._draw.ellipse((x - r, y - r, x + r, y + r), fill, edge, round(width * SUPERSAMPLING))
+
+    def line(self, start, end, colour: str, width: float = 1):
+        self._draw.line((self._place(start), self._place(end)), colour, round(width * SUPERSAMPLING))
+
+    def polygon(self, points, fill: str | None = None, edge: str | None = None, width: float = 1):
+        self._draw.polygon([self._place(point) for point in points], fill, edge, round(width * SUPERSAMPLING))
+
+    def box(self, low, high, fill: str | None = None, edge: str | None = None, width: float = 1):
+        (x0, y1), (x1, y0) = self._place(low), self._place(high)
+        self._draw.rectangle((x0, y0, x1, y1), fill, edge, round(width * SUPERSAMPLING))
+
+    def text(self, point, words: str, colour: str, height: float, anchor: str = "mm"):
+        font = ImageFont.load_default(height * self._scale)
+        self._draw.text(self._place(point), words, colour, font, anchor)
+
+    def grid(self, low: float, high: float, spacing: float):
+        """Faint squares, and a frame around the region [low, high]² that things can be in."""
+        for value in np.arange(low + spacing, high - spacing / 2, spacing):
+            self.line((value, low), (value, high), fade(INK, 0.09))
+            self.line((low, value), (high, value), fade(INK, 0.09))
+        self.box((low, low), (high, high), edge=fade(INK, 0.35), width=1.5)
+
+    def image(self) -> np.ndarray:
+        """The finished picture, uint8 [pixels, pixels, 3]."""
+        return np.array(self._image.reduce(SUPERSAMPLING))

@@ -1,0 +1,50 @@
+"""Measures frozen skills: rolls them out in their world and computes DCI."""
+
+from __future__ import annotations
+
+from dusdi.envs import WORLDS, make
+from dusdi.envs.base import World
+from dusdi.errors import UsageError
+from dusdi.metrics.dci import DCI, dci
+from dusdi.policy import Skills
+from dusdi.rollout import Rollout, collect
+from dusdi.run import describe
+from dusdi.skills import Discrete
+from dusdi.types import WorldSpec
+
+
+def evaluate(skills: Skills, env: World | None = None, *, steps: int = 100_000, seed: int = 0) -> DCI:
+    """How disentangled skills are, measured on `steps` steps with skills redrawn every L steps.
+
+    `env` is needed only for worlds that dusdi can't make by name.
+    """
+    world = world_for(skills, env)
+    rollout = roll_out(skills, world, steps=steps, seed=seed)
+    discrete = isinstance(skills.space, Discrete) and skills.space.components > 1
+    cells = skills.space.component_size if discrete else skills.config.skill_values
+    return dci(rollout.skill, rollout.observation, world.spec, rollout.episode, cells, seed=seed)
+
+
+def roll_out(skills: Skills, world: World, *, steps: int, seed: int) -> Rollout:
+    """Steps of the skills' mean actions under random skills."""
+    length = skills.config.skill_length
+    return collect(world, skills.act, skills.space, steps=steps, skill_length=length, seed=seed)
+
+
+def world_for(skills: Skills, env: World | None = None) -> World:
+    """The world to evaluate in: `env` if it fits the skills, else the registered world they were learned in."""
+    if env is None:
+        if skills.spec.name not in WORLDS:
+            raise UsageError(
+                f"these skills were learned in {skills.spec.name!r}, which is not one of dusdi's own worlds "
+                f"({', '.join(WORLDS)}); pass the world (env=..., or --env package.module:function)"
+            )
+        return make(skills.spec.name, **skills.spec.options)
+    if not _fits(skills.spec, env.spec):
+        raise UsageError(f"the skills are for {describe(skills.spec)}, not for {describe(env.spec)}")
+    return env
+
+
+def _fits(ours: WorldSpec, theirs: WorldSpec) -> bool:
+    sizes = (ours.observation_size, ours.action_size) == (theirs.observation_size, theirs.action_size)
+    return sizes and ours.factors == theirs.factors

@@ -1,0 +1,1 @@
+"""Measures of learned skills and of returns."""

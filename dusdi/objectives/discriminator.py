@@ -1,0 +1,112 @@
+"""Discriminators q(z^i | part of the state): what all mutual-information objectives share.
+
+M networks look at the next state through masks of their own; each predicts one or more skill components. Their log
+density relative to the prior, `log q(z^i|s) - log p(z^i)`, is what "knows nothing" makes zero on average.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from flax import struct
+
+from dusdi.nets import LOG_2PI, EnsembleMLP
+from dusdi.skills import Discrete, SkillSpace
+from dusdi.types import Metrics, Transition
+
+
+@struct.dataclass
+class DiscriminatorState:
+    params: dict
+    optimiser: optax.OptState
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Discriminators:
+    """M networks with heads on skill components.
+
+    Attributes:
+      skill_space: the skills to predict.
+      masks: bool [M, D], the observation entries each network sees.
+      targets: the component of each of the M * H heads, network by network.
+      names: what each head is called in the metrics.
+      hidden: hidden layers of each network.
+      learning_rate: Adam's.
+      mask_steps: the first steps of a skill, which are still about the previous one and do not count.
+    """
+
+    skill_space: SkillSpace
+    masks: np.ndarray
+    targets: tuple[int, ...]
+    names: tuple[str, ...]
+    hidden: tuple[int, ...]
+    learning_rate: float
+    mask_steps: int
+
+    @property
+    def _net(self) -> EnsembleMLP:
+        discrete = isinstance(self.skill_space, Discrete)
+        head = self.skill_space.component_size * (1 if discrete else 2)
+        heads = len(self.targets) // len(self.masks)
+        return EnsembleMLP(len(self.masks), self.hidden, heads * head)
+
+    @property
+    def _optimiser(self) -> optax.GradientTransformation:
+        return optax.adam(self.learning_rate)
+
+    def init(self, key: jax.Array) -> DiscriminatorState:
+        params = self._net.init(key, jnp.zeros((1, self.masks.shape[1])), x_mask=self.masks)
+        return DiscriminatorState(params, self._optimiser.init(params))
+
+    def counts(self, batch: Transition) -> jax.Array:
+        """Which transitions are about their skill and not the one before it, float32 [B]."""
+        return (batch.skill_age > self.mask_steps).astype(jnp.float32)
+
+    def _heads(self, params: dict, observation: jax.Array) -> jax.Array:
+        """The raw outputs, [B, heads, head]."""
+        out = self._net.apply(params, observation, x_mask=self.masks)  # [M, B, H * head]
+        networks, batch, width = out.shape
+        heads = len(self.targets) // networks
+        return out.reshape(networks, batch, heads, width // heads).swapaxes(0, 1).reshape(batch, len(self.targets), -1)
+
+    def log_ratio(self, params: dict, batch: Transition) -> tuple[jax.Array, jax.Array, jax.Array]:
+        """`log q(z^i|s') - log p(z^i)` for each head, its mean over z^i drawn from the prior, and whether the head
+        is right (discrete) or its squared error (continuous); all [B, heads]."""
+        out = self._heads(params, batch.next_observation)
+        skill = batch.skill[:, np.array(self.targets)]
+        if isinstance(self.skill_space, Discrete):
+            log_q = jax.nn.log_softmax(out)
+            at_skill = jnp.take_along_axis(log_q, skill[..., None], axis=-1)[..., 0]
+            over_prior = log_q.mean(-1)
+            score = (out.argmax(-1) == skill).astype(jnp.float32)
+        else:
+            mean, log_std = jnp.split(out, 2, axis=-1)
+            mean, log_std = jnp.tanh(mean), jnp.clip(log_std, -4.0, 1.0)
+            precision = jnp.exp(-2 * log_std)
+            normaliser = log_std + 0.5 * LOG_2PI
+            at_skill = jnp.sum(-0.5 * (skill - mean) ** 2 * precision - normaliser, axis=-1)
+            # E (z - mean)^2 = 1/3 + mean^2 for z uniform in [-1, 1]
+            over_prior = jnp.sum(-0.5 * (1 / 3 + mean**2) * precision - normaliser, axis=-1)
+            score = jnp.mean((skill - mean) ** 2, axis=-1)
+        log_prior = self.skill_space.log_prior
+        return at_skill - log_prior, over_prior - log_prior, score
+
+    def update(self, state: DiscriminatorState, batch: Transition) -> tuple[DiscriminatorState, Metrics]:
+        """One Adam step on the mean negative log likelihood of the transitions that count."""
+        counts = self.counts(batch)
+        weights = counts / jnp.maximum(counts.sum(), 1)
+
+        def loss_fn(params):
+            log_ratio, _, score = self.log_ratio(params, batch)
+            return -jnp.sum(weights @ log_ratio), weights @ score
+
+        (loss, score), grads = jax.value_and_grad(loss_fn, has_aux=True)(state.params)
+        updates, optimiser = self._optimiser.update(grads, state.optimiser)
+        kind = "accuracy" if isinstance(self.skill_space, Discrete) else "squared_error"
+        metrics = {f"{kind}/{name}": value for name, value in zip(self.names, score, strict=True)}
+        metrics["loss/discriminator"] = loss / len(self.targets)
+        return DiscriminatorState(optax.apply_updates(state.params, updates), optimiser), metrics

@@ -1,0 +1,99 @@
+"""Skills: the frozen result of pretraining, ready to act. NumPy in, NumPy out, no world needed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import jax
+import numpy as np
+
+from dusdi import checkpoint
+from dusdi.config import Config, from_json
+from dusdi.errors import CheckpointError, UsageError
+from dusdi.learner import Learner, TrainState
+from dusdi.normalise import Normaliser
+from dusdi.skills import SkillSpace
+from dusdi.types import Array, WorldSpec
+
+
+class Skills:
+    """A skill policy pi(a | s, z) for one world, frozen.
+
+    Attributes:
+      spec: the world it was learned in.
+      config: how it was learned.
+      space: its skills; `space.as_gymnasium()` is the action space of a policy that chooses them.
+      seed: which seed of the run this is.
+      step: environment steps it was trained for.
+      folder: the run's folder, if it has one.
+    """
+
+    def __init__(
+        self,
+        spec: WorldSpec,
+        config: Config,
+        actor: dict,
+        normaliser: Normaliser,
+        *,
+        seed: int,
+        step: int,
+        folder: Path | None = None,
+    ):
+        learner = Learner(spec, config)
+        self.spec, self.config, self.seed, self.step, self.folder = spec, config, seed, step, folder
+        self.space: SkillSpace = learner.objective.skill_space
+        self._actor, self._normaliser = actor, normaliser
+
+        def mean_action(actor, normaliser, observation, skill):
+            return learner.agent.mean_action(actor, learner.normalised(normaliser, observation), skill)
+
+        self._mean_action = jax.jit(mean_action)
+
+    def act(self, observation: Array, skill: Array) -> np.ndarray:
+        """The policy's mean action in [-1, 1]: [D] and one skill -> [A], or [B, D] and [B] skills -> [B, A]."""
+        observation, skill = np.asarray(observation, np.float32), self.space.check(skill)
+        if observation.shape[-1:] != (self.spec.observation_size,):
+            raise UsageError(
+                f"observations of {self.spec.name!r} have {self.spec.observation_size} entries; got shape {observation.shape}"
+            )
+        rows = np.atleast_2d(observation)
+        skills = np.broadcast_to(skill, (len(rows), *skill.shape[-len(self._skill_shape) :]))
+        action = np.asarray(self._mean_action(self._actor, self._normaliser, rows, skills))
+        return action if observation.ndim == 2 else action[0]
+
+    @property
+    def _skill_shape(self) -> tuple[int, ...]:
+        return jax.eval_shape(lambda: self.space.sample(jax.random.PRNGKey(0), 1)).shape[1:]
+
+    def sample_skills(self, count: int, seed: int = 0) -> np.ndarray:
+        """Skills drawn from the prior."""
+        return np.asarray(self.space.sample(jax.random.PRNGKey(seed), count))
+
+
+def from_state(spec: WorldSpec, config: Config, state: TrainState, *, index: int = 0, folder: Path | None = None) -> Skills:
+    """The skills in a train state; `index` picks one of several seeds."""
+    step = int(state.iteration) * config.num_envs
+    return _pick_seed(spec, config, state.agent.actor, state.normaliser, index, step, folder)
+
+
+def load(path: str | Path, seed: int = 0) -> Skills:
+    """The skills of a run's folder (or of one checkpoint file); `seed` counts from 0 in a run of several seeds."""
+    path = Path(path)
+    if path.is_file():
+        found, folder = checkpoint.load(path), path.parent.parent
+    else:
+        found, folder = checkpoint.load_newest(path / "checkpoints"), path
+    if found is None:
+        raise CheckpointError(f"{path} holds no run: there is no checkpoint in {path / 'checkpoints'}")
+    config, spec = from_json(found.description["config"]), WorldSpec.from_json(found.description["world"])
+    actor = checkpoint.subtree(found.arrays, "agent/actor")
+    normaliser = Normaliser(**checkpoint.subtree(found.arrays, "normaliser"))
+    return _pick_seed(spec, config, actor, normaliser, seed, found.description["step"], folder)
+
+
+def _pick_seed(spec, config, actor, normaliser, index, step, folder) -> Skills:
+    if not 0 <= index < config.seeds:
+        raise UsageError(f"this run has seeds 0 to {config.seeds - 1}; there is no seed {index}")
+    if config.seeds > 1:
+        actor, normaliser = jax.tree.map(lambda x: x[index], (actor, normaliser))
+    return Skills(spec, config, actor, normaliser, seed=config.seed + index, step=step, folder=folder)

@@ -1,0 +1,144 @@
+"""Stepping many copies of a world: inside the compiled program, on the host, and for evaluation.
+
+Both steppers answer alike: the true successor, whether the world ended, whether the episode is over for any reason, and
+the observation to go on from (after a reset where it is over). Episodes start staggered, so that resets spread evenly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from dusdi.envs.base import EnvState, JaxWorld, VectorWorld, World, select
+from dusdi.errors import WorldError
+from dusdi.skills import SkillSpace
+from dusdi.types import Array, WorldSpec
+
+
+class Step(NamedTuple):
+    """What a step of n copies gave.
+
+    Attributes:
+      successor: s', [n, D].
+      terminated: [n], nothing follows s'.
+      over: [n], the episode ended here, for whatever reason.
+      observation: where to go on, [n, D]; differs from `successor` where over.
+    """
+
+    successor: Array
+    terminated: Array
+    over: Array
+    observation: Array
+
+
+class GraphStepper:
+    """Steps n copies of a `JaxWorld` by pure functions; the state is (world states, episode ages)."""
+
+    def __init__(self, world: JaxWorld, count: int, episode_length: int):
+        self._world, self._count, self._length = world, count, episode_length
+
+    def init(self, key: jax.Array) -> tuple[EnvState, jax.Array]:
+        state = jax.vmap(self._world.reset)(jax.random.split(key, self._count))
+        age = jnp.arange(self._count, dtype=jnp.int32) * self._length // self._count
+        return (state, age), jax.vmap(self._world.observe)(state)
+
+    def step(self, carry: EnvState, key: jax.Array, action: jax.Array) -> tuple[EnvState, Step]:
+        state, age = carry
+        step_key, reset_key = jax.random.split(key)
+        state = jax.vmap(self._world.step)(state, action, jax.random.split(step_key, self._count))
+        successor = jax.vmap(self._world.observe)(state)
+        over = age + 1 >= self._length
+        fresh = jax.vmap(self._world.reset)(jax.random.split(reset_key, self._count))
+        state = select(over, fresh, state)
+        observation = jax.vmap(self._world.observe)(state)
+        terminated = jnp.zeros(self._count, bool)
+        return (state, jnp.where(over, 0, age + 1)), Step(successor, terminated, over, observation)
+
+
+class HostStepper:
+    """Steps n copies of any world from the host and refuses non-finite observations where they appear."""
+
+    def __init__(self, world: World, count: int, episode_length: int):
+        self._vector: VectorWorld = world.vector(count)
+        self._spec, self._count, self._length = world.spec, count, episode_length
+        self._age = np.zeros(count, int)
+
+    def restart(self, seed: int, *, stagger: bool = True) -> np.ndarray:
+        """New episodes everywhere; everything that follows is determined by the seed."""
+        self._age = np.arange(self._count) * self._length // self._count * stagger
+        return self._checked(self._vector.reset(seed))
+
+    def step(self, action: np.ndarray) -> Step:
+        successor, terminated, truncated = self._vector.step(action)
+        self._checked(successor)
+        self._age += 1
+        over = terminated | truncated | (self._age >= self._length)
+        observation = successor
+        if over.any():
+            observation = self._checked(self._vector.reset(mask=over))
+            self._age[over] = 0
+        return Step(successor, terminated, over, observation)
+
+    def close(self) -> None:
+        self._vector.close()
+
+    def _checked(self, observation: np.ndarray) -> np.ndarray:
+        check_finite(observation, self._spec)
+        return observation
+
+
+def check_finite(observation: np.ndarray, spec: WorldSpec) -> None:
+    """Raises a `WorldError` that names the entries of [n, D] that are not finite."""
+    bad = ~np.isfinite(observation)
+    if bad.any():
+        copy, entry = np.argwhere(bad)[0]
+        names = ", ".join(spec.entry_name(int(i)) for i in np.flatnonzero(bad.any(0)))
+        raise WorldError(
+            f"world {spec.name!r} gave a non-finite observation ({observation[copy, entry]}) in copy {copy}, "
+            f"observation entry {entry}; entries concerned: {names}"
+        )
+
+
+class Rollout(NamedTuple):
+    """Steps of a skill policy for evaluation, one row a step.
+
+    Attributes:
+      observation: the state after the step, [n, D].
+      skill: the skill in force, [n, C] or [n, C, M].
+      skill_age: steps it had been in force, [n].
+      episode: which copy of the world the row comes from, [n].
+    """
+
+    observation: np.ndarray
+    skill: np.ndarray
+    skill_age: np.ndarray
+    episode: np.ndarray
+
+
+Policy = Callable[[np.ndarray, np.ndarray], np.ndarray]
+
+
+def collect(
+    world: World, policy: Policy, space: SkillSpace, *, steps: int, skill_length: int, seed: int
+) -> Rollout:
+    """About `steps` steps of a policy from observations and skills to actions, with random skills redrawn every `skill_length`."""
+    length = min(world.spec.episode_length, steps)
+    count = max(1, steps // length)
+    stepper = HostStepper(world, count, length)
+    observation = stepper.restart(seed, stagger=False)
+    key = jax.random.PRNGKey(seed)
+    rows = []
+    for t in range(length):
+        if t % skill_length == 0:
+            key, skill_key = jax.random.split(key)
+            skill = np.asarray(space.sample(skill_key, count))
+        step = stepper.step(policy(observation, skill))
+        observation = step.observation
+        age = np.full(count, t % skill_length + 1)
+        rows.append(Rollout(step.successor, skill, age, np.arange(count)))
+    stepper.close()
+    return Rollout(*(np.concatenate(column) for column in zip(*rows, strict=True)))

@@ -1,0 +1,132 @@
+"""A run's folder: its config, checkpoints, CSV and TensorBoard events, and how to take it up again.
+
+    RUN/config.json       what was asked for, the world, versions and commit
+    RUN/checkpoints/      the newest two, see `dusdi.checkpoint`
+    RUN/progress.csv      one row per seed and log point
+    RUN/events.out.*      the same for TensorBoard
+"""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import json
+import os
+import platform
+import subprocess
+from collections.abc import Mapping, Sequence
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import jax
+from tensorboardX import SummaryWriter
+
+from dusdi import checkpoint
+from dusdi.checkpoint import Checkpoint
+from dusdi.config import Config, from_json
+from dusdi.errors import UsageError
+from dusdi.types import WorldSpec
+
+#: Config fields that may change when a run is resumed.
+RESUMABLE = {"steps"}
+
+
+class Run:
+    """The folder of a run that is being written."""
+
+    def __init__(self, folder: Path, spec: WorldSpec, config: Config, after_step: int):
+        """Rows and events after `after_step` are of a life that ended before its next checkpoint; they are dropped."""
+        self.folder, self._spec, self._config = folder, spec, config
+        folder.mkdir(parents=True, exist_ok=True)
+        _write_atomically(folder / "config.json", json.dumps(self._description(), indent=2) + "\n")
+        self._csv = folder / "progress.csv"
+        self._keep_rows(after_step)
+        self._events = SummaryWriter(str(folder), purge_step=after_step + 1 if after_step else None)
+
+    def _description(self) -> dict[str, Any]:
+        return {"config": self._config.to_json(), "world": self._spec.to_json(), "made_with": provenance()}
+
+    def _keep_rows(self, until: int) -> None:
+        if not self._csv.exists():
+            return
+        with self._csv.open(newline="") as file:
+            header, *rows = list(csv.reader(file)) or [[]]
+        kept = [row for row in rows if len(row) == len(header) and int(row[0]) <= until]
+        text = "".join(",".join(row) + "\n" for row in [header, *kept] if row) if kept else ""
+        _write_atomically(self._csv, text)
+
+    def log(self, step: int, seconds: float, rows: Sequence[Mapping[str, float]]) -> None:
+        """Writes the metrics of each seed."""
+        fields = ["step", "seed", "seconds", *rows[0]]
+        new = not self._csv.exists() or not self._csv.stat().st_size
+        with self._csv.open("a", newline="") as file:
+            writer = csv.writer(file, lineterminator="\n")
+            if new:
+                writer.writerow(fields)
+            for index, row in enumerate(rows):
+                writer.writerow([step, self._config.seed + index, f"{seconds:.2f}", *row.values()])
+        for index, row in enumerate(rows):
+            suffix = f"/seed {self._config.seed + index}" if len(rows) > 1 else ""
+            for name, value in row.items():
+                self._events.add_scalar(name + suffix, value, step)
+        self._events.flush()
+
+    def save(self, step: int, seconds: float, state: Any) -> None:
+        """Writes a checkpoint of everything."""
+        checkpoint.save(self.folder / "checkpoints", step, state, {**self._description(), "seconds": seconds})
+
+    def close(self) -> None:
+        self._events.close()
+
+
+def take_up(folder: Path, spec: WorldSpec, asked: Mapping[str, Any], *, resume: bool) -> tuple[Config, Checkpoint] | None:
+    """The config and newest checkpoint of the run in a folder, or None if there is nothing to resume.
+
+    `asked` holds the config fields the user named; they must not contradict the run's, except for its length.
+    """
+    found = checkpoint.load_newest(folder / "checkpoints")
+    if not resume and (found is not None or (folder / "config.json").exists()):
+        raise UsageError(f"{folder} already holds a run; resume it with --resume (resume=True), or choose another folder")
+    if found is None:
+        return None
+    theirs = WorldSpec.from_json(found.description["world"])
+    if theirs != spec:
+        raise UsageError(f"{folder} holds a run in {describe(theirs)}, which is not {describe(spec)}")
+    config = from_json(found.description["config"])
+    for name, value in asked.items():
+        if name not in RESUMABLE and getattr(config, name) != value:
+            raise UsageError(
+                f"{folder} was run with {name} = {getattr(config, name)}, not {value}; "
+                "resume it without that, or choose another folder"
+            )
+    return dataclasses.replace(config, **{name: asked[name] for name in RESUMABLE & asked.keys()}), found
+
+
+def describe(spec: WorldSpec) -> str:
+    """A world in a few words, for messages."""
+    options = ", ".join(f"{name}={value}" for name, value in spec.options.items())
+    return f"{spec.name}({options}) with {spec.observation_size} observations and {spec.action_size} actions"
+
+
+def provenance() -> dict[str, str]:
+    """The versions and the commit that produce a result."""
+    packages = {name: metadata.version(name) for name in ("jax", "jaxlib", "flax", "optax", "numpy")}
+    return {"python": platform.python_version(), "device": jax.default_backend(), "commit": _commit(), **packages}
+
+
+def _commit() -> str:
+    """The source's commit, with a + if it was changed since; empty outside a checkout."""
+    git = ["git", "-C", str(Path(__file__).parent)]
+    try:
+        commit = subprocess.run([*git, "rev-parse", "--short=12", "HEAD"], capture_output=True, text=True, check=True)
+        changed = subprocess.run([*git, "status", "--porcelain", "--untracked-files=no"], capture_output=True, text=True)
+        return commit.stdout.strip() + ("+" if changed.stdout.strip() else "")
+    except (OSError, subprocess.CalledProcessError):
+        return ""
+
+
+def _write_atomically(path: Path, text: str) -> None:
+    partial = path.with_name(path.name + ".partial")
+    partial.write_text(text)
+    os.replace(partial, path)

@@ -1,0 +1,100 @@
+"""Videos of skills at work: the world on the left, the skill in force and its factors on the right."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import imageio.v3 as imageio
+import numpy as np
+from PIL import Image, ImageDraw, ImageFont
+
+from dusdi.envs.base import World
+from dusdi.errors import UsageError
+from dusdi.policy import Skills
+from dusdi.types import WorldSpec
+
+FRAMES_PER_SECOND = 20
+PANEL_WIDTH = 320
+INK, FAINT, PAPER = (30, 34, 42), (200, 204, 212), (250, 250, 252)
+COLOURS = [(55, 126, 184), (228, 26, 28), (77, 175, 74), (152, 78, 163), (255, 127, 0), (166, 86, 40), (23, 190, 207)]
+
+
+def render(
+    skills: Skills, world: World, out: str | Path, *, chosen: Sequence[np.ndarray] = (), count: int = 6, seed: int = 0
+) -> Path:
+    """Writes a video (.mp4 or .gif) of the chosen skills, or of `count` random ones, each for L steps."""
+    out = Path(out)
+    if out.suffix.lower() not in (".mp4", ".gif"):
+        raise UsageError(f"videos are written as .mp4 or .gif, not as {out.name!r}")
+    sequence = [skills.space.check(skill) for skill in chosen] or list(skills.sample_skills(count, seed))
+    frames = list(_frames(skills, world, sequence, seed))
+    out.parent.mkdir(parents=True, exist_ok=True)
+    if out.suffix.lower() == ".gif":
+        imageio.imwrite(out, frames, duration=1000 / FRAMES_PER_SECOND, loop=0)
+    else:
+        imageio.imwrite(out, frames, fps=FRAMES_PER_SECOND, macro_block_size=2)
+    return out
+
+
+def _frames(skills: Skills, world: World, sequence: Sequence[np.ndarray], seed: int):
+    vector = world.vector(1)
+    observation = vector.reset(seed)
+    low, high = observation[0].copy(), observation[0].copy()
+    try:
+        for number, skill in enumerate(sequence):
+            for t in range(skills.config.skill_length):
+                observation, terminated, truncated = vector.step(skills.act(observation, skill[None]))
+                low, high = np.minimum(low, observation[0]), np.maximum(high, observation[0])
+                title = f"skill {number + 1} of {len(sequence)}, step {t + 1}"
+                panel = draw_panel(world.spec, title, skill, observation[0], low, high, height=480)
+                yield _beside(vector.render(), panel)
+                if terminated[0] or truncated[0]:
+                    observation = vector.reset()
+    finally:
+        vector.close()
+
+
+def _beside(picture: np.ndarray, panel: Image.Image) -> np.ndarray:
+    """The world's picture, scaled to the panel's height, and the panel."""
+    image = Image.fromarray(picture)
+    width = round(image.width * panel.height / image.height / 2) * 2
+    image = image.resize((width, panel.height))
+    return np.concatenate([np.asarray(image), np.asarray(panel)], axis=1)
+
+
+def draw_panel(
+    spec: WorldSpec, title: str, skill: np.ndarray, observation: np.ndarray, low: np.ndarray, high: np.ndarray, height: int
+) -> Image.Image:
+    """One row per controlled factor: its skill value, and a bar for each of its entries within the range seen so far."""
+    image = Image.new("RGB", (PANEL_WIDTH, height), PAPER)
+    draw = ImageDraw.Draw(image)
+    rows = max(len(spec.controlled), 1)
+    pitch = min(64, (height - 50) // rows)
+    font, small = ImageFont.load_default(15), ImageFont.load_default(max(8, min(13, pitch // 2)))
+    draw.text((12, 12), title, fill=INK, font=font)
+    per_factor = len(skill) == len(spec.controlled)
+    if not per_factor:
+        draw.text((12, 30), f"z = {_text(skill)}", fill=INK, font=small)
+    for row, factor in enumerate(spec.controlled):
+        top, colour = 50 + row * pitch, COLOURS[row % len(COLOURS)]
+        draw.text((12, top), factor.name, fill=INK, font=small)
+        if per_factor:
+            draw.text((PANEL_WIDTH - 12, top), f"z = {_text(skill[row])}", fill=colour, font=small, anchor="ra")
+        _bars(draw, factor.indices, observation, low, high, (12, top + small.size + 4, pitch - small.size - 8), colour)
+    return image
+
+
+def _bars(draw: ImageDraw.ImageDraw, indices: Sequence[int], observation, low, high, box, colour) -> None:
+    left, top, height = box
+    width = (PANEL_WIDTH - 2 * left) / len(indices)
+    bottom = top + max(3, min(10, height))
+    for i, index in enumerate(indices):
+        x = left + i * width
+        share = (observation[index] - low[index]) / max(high[index] - low[index], 1e-6)
+        draw.rectangle((x, top, x + width - 6, bottom), outline=FAINT)
+        draw.rectangle((x, top, x + max(1, share * (width - 6)), bottom), fill=colour)
+
+
+def _text(values: np.ndarray) -> str:
+    return " ".join(f"{x:.2f}" if np.issubdtype(np.asarray(x).dtype, np.floating) else str(x) for x in np.ravel(values))

@@ -1,0 +1,144 @@
+"""The intrinsic rewards, pinned to numbers worked out by hand."""
+
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from dusdi.errors import UsageError
+from dusdi.objectives import make_objective
+from dusdi.objectives.discriminator import Discriminators
+from dusdi.skills import Continuous, Discrete
+from dusdi.types import Transition
+
+
+def transitions(skill, next_observation=None, skill_age=50):
+    skill = jnp.asarray(skill)
+    rows = len(skill)
+    observation = jnp.zeros((rows, 4)) if next_observation is None else jnp.asarray(next_observation, jnp.float32)
+    age = jnp.full(rows, skill_age)
+    return Transition(observation, jnp.zeros((rows, 2)), observation, jnp.zeros(rows), skill, age)
+
+
+def with_heads(monkeypatch, heads):
+    """Makes every discriminator answer with the given raw outputs, [B, heads, head]."""
+    monkeypatch.setattr(Discriminators, "_heads", lambda self, params, observation: jnp.asarray(heads))
+
+
+def reward_of(objective, batch, step=0):
+    state = objective.init(jax.random.PRNGKey(0))
+    with_jit = jax.jit(objective.reward)(state, batch, jnp.int32(step))
+    np.testing.assert_allclose(with_jit, objective.reward(state, batch, jnp.int32(step)), rtol=1e-6)
+    return np.asarray(with_jit)
+
+
+LOG3 = math.log(3.0)
+# Two components with two values; own heads first, then those that see the other factors.
+# q_phi = (3/4, 1/4) and (1/2, 1/2); q_psi = (1/4, 3/4) and (3/4, 1/4).
+HEADS = [[[LOG3, 0.0], [0.0, 0.0], [0.0, LOG3], [LOG3, 0.0]]]
+
+
+def test_dusdi_reward_by_hand(monkeypatch, spec, make_config):
+    with_heads(monkeypatch, HEADS)
+    objective = make_objective(spec, make_config(skill_values=2, penalty_weight=0.1))
+    reward = reward_of(objective, transitions([[0, 1]]))
+    # r^0 = log(2 * 3/4) - 0.1 log(2 * 1/4);  r^1 = log(2 * 1/2) - 0.1 log(2 * 1/4)
+    np.testing.assert_allclose(reward, [[0.405465 + 0.0693147, 0.0693147]], atol=1e-6)
+
+
+def test_club_penalty_by_hand(monkeypatch, spec, make_config):
+    with_heads(monkeypatch, HEADS)
+    objective = make_objective(spec, make_config(skill_values=2, penalty_weight=0.1, penalty="club"))
+    reward = reward_of(objective, transitions([[0, 1]]))
+    # the penalty is log 1/4 - (log 1/4 + log 3/4) / 2 = -log(3) / 2 in both
+    np.testing.assert_allclose(reward, [[0.405465 + 0.0549306, 0.0549306]], atol=1e-6)
+
+
+def test_knowing_nothing_is_worth_nothing(monkeypatch, spec, make_config):
+    with_heads(monkeypatch, np.zeros((3, 4, 5)))
+    objective = make_objective(spec, make_config(skill_values=5))
+    np.testing.assert_allclose(reward_of(objective, transitions(np.zeros((3, 2), int))), 0, atol=1e-6)
+
+
+def test_penalty_schedule(monkeypatch, spec, make_config):
+    with_heads(monkeypatch, HEADS)
+    objective = make_objective(spec, make_config(skill_values=2, penalty_start=1000))
+    batch = transitions([[0, 1]])
+    np.testing.assert_allclose(reward_of(objective, batch, step=999), [[0.405465, 0.0]], atol=1e-6)
+    np.testing.assert_allclose(reward_of(objective, batch, step=1000), [[0.474780, 0.0693147]], atol=1e-6)
+
+
+def test_first_steps_of_a_skill_are_worth_nothing_and_teach_nothing(spec, make_config):
+    objective = make_objective(spec, make_config(mask_steps=10))
+    state = objective.init(jax.random.PRNGKey(0))
+    batch = transitions([[0, 1]], skill_age=10)
+    assert (reward_of(objective, batch) == 0).all()
+    updated, _ = objective.update(state, batch)
+    jax.tree.map(np.testing.assert_array_equal, updated.params, state.params)
+    later, _ = objective.update(state, batch._replace(skill_age=jnp.array([11])))
+    assert any(jax.tree.leaves(jax.tree.map(lambda a, b: (a != b).any(), later.params, state.params)))
+
+
+def test_continuous_reward_by_hand(monkeypatch, spec, make_config):
+    # own heads: N(tanh 0, 1) and N(tanh 0, e); others: the same as the first
+    with_heads(monkeypatch, [[[0.0, 0.0], [0.0, 1.0], [0.0, 0.0], [0.0, 0.0]]])
+    objective = make_objective(spec, make_config(skill_kind="continuous", skill_dim=1, penalty_weight=0.1))
+    reward = reward_of(objective, transitions([[[0.5], [1.0]]]))
+    # log N(.5; 0, 1) = -1.0439385, log N(1; 0, e) = -1.9866061, log N(1; 0, 1) = -1.4189385, -log p = log 2 = .6931472
+    np.testing.assert_allclose(reward, [[0.9 * -0.3507913, -1.2934590 - 0.1 * -0.7257913]], atol=1e-5)
+
+
+def test_continuous_club_is_the_mean_over_the_prior(monkeypatch, spec, make_config):
+    heads = np.random.default_rng(0).normal(size=(1, 4, 4)).astype(np.float32)
+    with_heads(monkeypatch, heads)
+    config = make_config(skill_kind="continuous", skill_dim=2)
+    discriminators = make_objective(spec, config)._discriminators
+    _, over_prior, _ = discriminators.log_ratio({}, transitions(np.zeros((1, 2, 2), np.float32)))
+    draws = np.random.default_rng(1).uniform(-1, 1, (200_000, 1, 2)).repeat(2, axis=1).astype(np.float32)
+    monkeypatch.setattr(Discriminators, "_heads", lambda self, params, x: jnp.broadcast_to(heads, (len(draws), 4, 4)))
+    sampled, _, _ = discriminators.log_ratio({}, transitions(draws, np.zeros((len(draws), 4))))
+    np.testing.assert_allclose(sampled.mean(0), over_prior[0], rtol=0.02, atol=0.02)
+
+
+def test_each_discriminator_sees_only_its_part_of_the_state(spec, make_config):
+    discriminators = make_objective(spec, make_config())._discriminators
+    params = discriminators.init(jax.random.PRNGKey(0)).params
+    jacobian = jax.jacobian(lambda x: discriminators._heads(params, x[None])[0])(jnp.array([0.3, -0.2, 0.7, 0.1]))
+    sees = np.abs(jacobian).sum(1) > 0  # [heads, D]
+    ball, box = [1, 1, 0, 0], [0, 0, 1, 0]
+    np.testing.assert_array_equal(sees, [ball, box, box, ball])  # proprioception (entry 3) is seen by none
+
+
+@pytest.mark.parametrize("method", ["diayn", "diayn-mc"])
+def test_diayn_sees_the_whole_controlled_state(method, spec, make_config):
+    discriminators = make_objective(spec, make_config(method=method))._discriminators
+    params = discriminators.init(jax.random.PRNGKey(0)).params
+    jacobian = jax.jacobian(lambda x: discriminators._heads(params, x[None])[0])(jnp.array([0.3, -0.2, 0.7, 0.1]))
+    np.testing.assert_array_equal(np.abs(jacobian).sum((0, 1)) > 0, [True, True, True, False])
+
+
+def test_diayn_reward_by_hand(monkeypatch, spec, make_config):
+    with_heads(monkeypatch, [[[LOG3, 0.0, 0.0, 0.0]]])
+    objective = make_objective(spec, make_config(method="diayn", skill_values=2))
+    assert objective.skill_space == Discrete(1, 4)
+    # q = (1/2, 1/6, 1/6, 1/6), prior 1/4
+    np.testing.assert_allclose(reward_of(objective, transitions([[0]])), [[math.log(2)]], atol=1e-6)
+    np.testing.assert_allclose(reward_of(objective, transitions([[1]])), [[math.log(4 / 6)]], atol=1e-6)
+
+
+def test_skill_spaces_of_the_methods(spec, make_config):
+    def space(**fields):
+        return make_objective(spec, make_config(**fields)).skill_space
+
+    assert space() == space(method="diayn-mc") == Discrete(2, 5)
+    assert space(method="diayn") == Discrete(1, 25)
+    assert space(method="diayn", max_skills=20) == Discrete(1, 20)
+    assert space(skill_kind="continuous", skill_dim=3) == Continuous(2, 3)
+    assert space(method="diayn", skill_kind="continuous", skill_dim=3) == Continuous(1, 6)
+
+
+def test_unknown_method_names_the_nearest(spec, make_config):
+    with pytest.raises(UsageError, match="did you mean dusdi"):
+        make_objective(spec, make_config(method="dussdi"))
