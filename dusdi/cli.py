@@ -226,6 +226,8 @@ def _evaluate(arguments: argparse.Namespace) -> None:
 
 
 def _score(scores: dict[str, Any], name: str) -> str:
+    if scores[name] is None:
+        return "not measured"
     spread = scores.get(f"{name}_std")
     return f"{scores[name]:.3f}" + (f" ± {spread:.3f}" if spread is not None else "")
 

@@ -8,6 +8,7 @@ runs (`HostTrainer`). Several seeds are one vmap over everything but the iterati
 from __future__ import annotations
 
 import collections
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -164,6 +165,14 @@ class Learner:
         return jax.vmap(function, in_axes=(SEED_AXES, *extra_axes), out_axes=out_axes)
 
 
+def init_seeds(init_one: Callable[[jax.Array], TrainState], config: Config) -> TrainState:
+    """The first state of all seeds; compiled in haste, since it runs once."""
+    jit = partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})
+    if config.seeds == 1:
+        return jit(init_one)(config.seed)
+    return jit(jax.vmap(init_one, out_axes=SEED_AXES))(jnp.arange(config.seeds) + config.seed)
+
+
 class GraphTrainer:
     """Trains in a world written in JAX: acting, learning and the world are one compiled, donated loop."""
 
@@ -179,10 +188,7 @@ class GraphTrainer:
             world_key, learner_key = jax.random.split(jax.random.PRNGKey(seed))
             return self.learner.init(learner_key, *self._stepper.init(world_key))
 
-        if self._config.seeds == 1:
-            return jax.jit(init_one)(self._config.seed)
-        seeds = jnp.arange(self._config.seeds) + self._config.seed
-        return jax.jit(jax.vmap(init_one, out_axes=SEED_AXES))(seeds)
+        return init_seeds(init_one, self._config)
 
     def restart(self, state: TrainState) -> TrainState:
         """Nothing to do: the train state holds the worlds."""
@@ -197,11 +203,11 @@ class GraphTrainer:
 
     def _iterate(self, random: bool, state: TrainState) -> TrainState:
         state, action = self.learner.act(state, random)
-        if not random:
-            state = self.learner.update(state)
         key, world_key = jax.random.split(state.key)
         world, step = self._stepper.step(state.world, world_key, action)
-        return self.learner.record(state.replace(key=key, world=world), action, step)
+        # Write to the replay, then read: the other way round, XLA copies all of it in every iteration.
+        state = self.learner.record(state.replace(key=key, world=world), action, step)
+        return state if random else self.learner.update(state)
 
     def close(self) -> None:
         pass
@@ -234,10 +240,7 @@ class HostTrainer:
         def init_one(seed):
             return self.learner.init(jax.random.PRNGKey(seed), (), jnp.zeros((self._config.num_envs, size)))
 
-        if self._config.seeds == 1:
-            return jax.jit(init_one)(self._config.seed)
-        seeds = jnp.arange(self._config.seeds) + self._config.seed
-        return jax.jit(jax.vmap(init_one, out_axes=SEED_AXES))(seeds)
+        return init_seeds(init_one, self._config)
 
     def restart(self, state: TrainState) -> TrainState:
         """New episodes everywhere, determined by the run's seed and the iteration."""

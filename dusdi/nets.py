@@ -45,7 +45,7 @@ class EnsembleDense(nn.Module):
             kernel = kernel * mask[:, :, None]
         product = jnp.einsum("bi,eio->ebo" if x.ndim == 2 else "ebi,eio->ebo", x, kernel)
         if self.use_bias:
-            product += self.param("bias", uniform, (self.members, 1, self.features))
+            product += self.param("bias", nn.initializers.zeros, (self.members, 1, self.features))
         return product
 
 

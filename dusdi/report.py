@@ -16,50 +16,69 @@ from matplotlib.image import AxesImage
 
 from dusdi.metrics.dci import DCI, Scores
 
-INK, MUTED = "#1f2733", "#6b7684"
-ANNOTATED = 12  # the most rows or columns whose cells still have room for a number
+INK, MUTED, FAINT, EMPTY = "#1f2733", "#66717f", "#98a2ae", "#f1f3f5"
+ANNOTATED = 14  # the most rows or columns whose cells have room for a number
 
 
 def heat_map(result: DCI, path: str | os.PathLike[str], title: str) -> None:
-    """Draws the importances of both directions side by side, the paper's on the left, and saves them as an image."""
-    factors, components = len(result.factors), len(result.components)
-    cell = max(0.2, min(0.62, 6.2 / max(factors, components)))  # inches
-    widths = [max(2.8, cell * count) for count in (factors, components)]
-    height = max(2.8, cell * max(factors, components))
-    figure = Figure(figsize=(sum(widths) + 4.2, height + 2.3), layout="constrained", facecolor="white")
+    """Saves an image of the importances in both directions, side by side, the paper's on the left."""
+    components, factors = result.components, result.factors
+    most = max(len(components), len(factors))
+    cell = float(np.clip(5.2 / most, 0.2, 0.95))  # all lengths are in inches
+    font = min(10.0, 36.0 * cell)  # points: half a cell
+    gap = 1.0 + font / 120 * max(map(len, factors))  # room for the names of factors
+    panels = [max(2.4, cell * len(columns)) for columns in (factors, components)]
+    width, height = sum(panels) + gap + 0.5, cell * most
+
+    figure = Figure(figsize=(width, height), dpi=180, facecolor="white")
     FigureCanvasAgg(figure)
-    figure.suptitle(title, fontsize=15, fontweight="bold", color=INK)
-    left, right = figure.subplots(1, 2, width_ratios=widths)
-    image = _panel(left, result, "Skills → states", result.components, result.factors)
+    figure.text(0.0, 1.0 + 0.72 / height, title, fontsize=15, fontweight="bold", color=INK)
+    left = _axes(figure, 0.0, cell * len(factors), cell * len(components))
+    image = _panel(left, result, "Skills → states", components, factors, font)
     left.set(xlabel="state factor (predicted)", ylabel="skill component")
-    _panel(right, result.states_to_skills, "States → skills", result.factors, result.components)
+    right = _axes(figure, panels[0] + gap, cell * len(components), cell * len(factors))
+    _panel(right, result.states_to_skills, "States → skills", factors, components, font)
     right.set(xlabel="skill component (predicted)", ylabel="state factor")
-    bar = figure.colorbar(image, ax=[left, right], aspect=32, pad=0.02, ticks=[0, 0.25, 0.5, 0.75, 1])
+    bar = figure.colorbar(image, cax=_axes(figure, width - 0.2, 0.14, height), ticks=[0, 0.25, 0.5, 0.75, 1])
     bar.set_label("importance (share of gain)", color=MUTED)
     bar.outline.set_visible(False)
-    bar.ax.tick_params(length=0, colors=MUTED)
-    figure.savefig(path, dpi=160)
+    bar.ax.tick_params(length=0, labelcolor=MUTED)
+    figure.savefig(path, bbox_inches="tight", pad_inches=0.2)
 
 
-def _panel(axes: Axes, scores: Scores, title: str, codes: Sequence[str], targets: Sequence[str]) -> AxesImage:
+def _axes(figure: Figure, left: float, width: float, height: float) -> Axes:
+    """Axes of a size in inches, hanging from the figure's upper edge."""
+    whole_width, whole_height = figure.get_size_inches()
+    box = (left / whole_width, 1.0 - height / whole_height, width / whole_width, height / whole_height)
+    return figure.add_axes(box)
+
+
+def _panel(
+    axes: Axes, scores: Scores, title: str, codes: Sequence[str], targets: Sequence[str], font: float
+) -> AxesImage:
     """One direction: a row per code, a column per target."""
-    image = axes.imshow(scores.importance, cmap="BuPu", vmin=0.0, vmax=1.0)
-    size = max(5.5, min(10.0, 220 / max(len(codes), len(targets))))
-    long = max(map(len, targets)) * len(targets) > 32
-    axes.set_xticks(range(len(targets)), targets, fontsize=size, rotation=90 if long else 0)
-    axes.set_yticks(range(len(codes)), codes, fontsize=size)
-    axes.tick_params(length=0, colors=INK)
+    axes.set_facecolor(EMPTY)
+    image = axes.imshow(scores.importance, cmap="BuPu", vmin=0.0, vmax=1.0, aspect="auto")
+    slant = 90 if font < 8 else 45 if max(map(len, targets)) > 3 else 0
+    axes.set_xticks(range(len(targets)), targets, fontsize=font, rotation=slant)
+    if slant == 45:
+        for label in axes.get_xticklabels():
+            label.set(ha="right", rotation_mode="anchor")
+    axes.set_yticks(range(len(codes)), codes, fontsize=font)
+    axes.set_xticks(np.arange(1, len(targets)) - 0.5, minor=True)
+    axes.set_yticks(np.arange(1, len(codes)) - 0.5, minor=True)
+    axes.grid(which="minor", color="white", linewidth=0.15 * font)
+    axes.tick_params(which="both", length=0, labelcolor=INK)
+    axes.spines[:].set_visible(False)
     axes.xaxis.label.set_color(MUTED)
     axes.yaxis.label.set_color(MUTED)
-    axes.spines[:].set_visible(False)
-    axes.set_xticks([i - 0.5 for i in range(1, len(targets))], minor=True)
-    axes.set_yticks([i - 0.5 for i in range(1, len(codes))], minor=True)
-    axes.grid(which="minor", color="white", linewidth=1.5 if size > 9 else 0.5)
-    axes.tick_params(which="minor", length=0)
-    axes.set_title(f"{title}\n", fontsize=12, fontweight="bold", color=INK, loc="left")
-    axes.text(0.0, 1.0, _score_line(scores), transform=axes.transAxes, va="bottom", color=MUTED, fontsize=10)
+    above = {"xy": (0, 1), "xycoords": "axes fraction", "textcoords": "offset points"}
+    axes.annotate(title, xytext=(0, 24), fontsize=12, fontweight="bold", color=INK, **above)
+    axes.annotate(_score_line(scores), xytext=(0, 8), fontsize=10, color=MUTED, **above)
     if scores.measured and max(scores.importance.shape) <= ANNOTATED:
-        _annotate(axes, scores)
+        for (row, column), value in np.ndenumerate(scores.importance):
+            color = "white" if value > 0.55 else INK if value >= 0.1 else FAINT
+            axes.text(column, row, f"{value:.2f}", ha="center", va="center", fontsize=min(9.0, font), color=color)
     return image
 
 
@@ -67,9 +86,3 @@ def _score_line(scores: Scores) -> str:
     if not scores.measured:
         return "not measured: too many skill values"
     return f"D {scores.disentanglement:.3f}    C {scores.completeness:.3f}    I {scores.informativeness:.3f}"
-
-
-def _annotate(axes: Axes, scores: Scores) -> None:
-    for (row, column), value in np.ndenumerate(scores.importance):
-        color = "white" if value > 0.55 else INK if value >= 0.1 else "#a3acb8"
-        axes.text(column, row, f"{value:.2f}", ha="center", va="center", fontsize=9, color=color)

@@ -19,15 +19,16 @@ import numpy as np
 from dusdi.errors import UsageError
 from dusdi.types import WorldSpec
 
+NAMES = ("disentanglement", "completeness", "informativeness")
 HELD_OUT = 0.2  # share of the episodes that informativeness is measured on
 FIT_ROWS = 10_000  # rows that the cells of a factor are fitted on
 RESTARTS = 5  # k-means runs, of which the best is kept
 ROUNDS = 50
-LEAF_SHARE = 0.01  # of the training rows: 16 skill windows of 50 steps in the paper's 100,000, the rows of one being alike
+LEAF_SHARE = 0.01  # least share of the rows in a leaf: 16 windows of the paper's 50 steps, whose rows are alike
 MAX_CLASSES = 64  # boosting grows a tree per class and round
 
-# Ordinary small trees: deep enough for interactions between components, too small to learn single skill windows by heart.
-# Threads are spent on targets, not inside a tree, where each split waits for all of them: ten times slower on busy cores.
+# Ordinary small trees: deep enough for interactions of components, too small to learn skill windows by heart.
+# Threads go to targets, not into a tree, where every split waits for all of them: ten times slower on busy cores.
 BOOSTING = {
     "objective": "multiclass",
     "learning_rate": 0.1,
@@ -62,9 +63,8 @@ class Scores:
         return bool(np.isfinite(self.importance).all())
 
     def to_json(self) -> dict[str, Any]:
-        """The scores by name; null where they were not measured."""
-        names = ("disentanglement", "completeness", "informativeness")
-        scores = {name: float(getattr(self, name)) if self.measured else None for name in names}
+        """The scores by name; None where they were not measured, since JSON has no NaN."""
+        scores = {name: float(getattr(self, name)) if self.measured else None for name in NAMES}
         return {**scores, "importance": self.importance.tolist() if self.measured else None}
 
 
@@ -88,11 +88,10 @@ class DCI(Scores):
 
     def table(self) -> str:
         """Both directions as a small text table."""
-        lines = [f"{'':18}{'disentanglement':>17}{'completeness':>14}{'informativeness':>17}"]
+        lines = [" " * 16 + "".join(f"{name:>17}" for name in NAMES)]
         for label, scores in (("skills to states", self), ("states to skills", self.states_to_skills)):
-            cells = (scores.disentanglement, scores.completeness, scores.informativeness)
-            texts = [f"{cell:.3f}" if np.isfinite(cell) else "-" for cell in cells]
-            lines.append(f"{label:18}{texts[0]:>17}{texts[1]:>14}{texts[2]:>17}")
+            texts = [f"{getattr(scores, name):.3f}" if scores.measured else "-" for name in NAMES]
+            lines.append(label + "".join(f"{text:>17}" for text in texts))
         return "\n".join(lines)
 
 
@@ -144,9 +143,15 @@ def dci(
     )
 
 
+def summary(results: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """The mean of several seeds' `DCI.to_json()`, `<score>_std` if there are several, and under `seeds` the results."""
+    reverse = _mean_scores([result["states_to_skills"] for result in results])
+    return {**_mean_scores(results), "states_to_skills": reverse, "seeds": list(results)}
+
+
 def disentanglement(importance: np.ndarray) -> float:
     """How far each code matters to one target only; importance is non-negative, [codes, targets]."""
-    # Eastwood & Williams 2018: D = Σ_i ρ_i (1 − H_K(P_i)), P_ij = R_ij / Σ_k R_ik, ρ_i = Σ_j R_ij / Σ_ij R_ij, K targets
+    # Eastwood & Williams 2018: D = Σ_i ρ_i (1 − H_K(P_i)), P_ij = R_ij / Σ_k R_ik, ρ_i = Σ_j R_ij / Σ_kj R_kj
     return _concentration(np.asarray(importance, np.float64))
 
 
@@ -159,7 +164,7 @@ def completeness(importance: np.ndarray) -> float:
 def discretise(values: np.ndarray, cells: int, seed: int = 0) -> np.ndarray:
     """One label per row of a factor's entries, by vector quantisation: [n, d] to int [n].
 
-    Every entry counts alike, since each is standardised first. Rows with no more than `cells` distinct values keep them.
+    Every entry counts alike, being standardised first. Up to `cells` distinct rows keep a label each.
     """
     values = np.asarray(values, np.float64)
     spread = values.std(axis=0)
@@ -195,7 +200,7 @@ def importances(
     columns = list(range(inputs.shape[1])) if categorical else []
     data = lightgbm.Dataset(inputs[~held_out], train, categorical_feature=columns, params=parameters)
     model = lightgbm.train(parameters, data, num_boost_round=ROUNDS)
-    guesses = model.predict(inputs[held_out], num_threads=1).argmax(axis=1)
+    guesses = np.asarray(model.predict(inputs[held_out], num_threads=1)).argmax(axis=1)
     gain = model.feature_importance("gain")
     return gain / (gain.sum() or 1.0), float(np.mean(guesses == test))
 
@@ -214,8 +219,20 @@ def _direction(
     return Scores(disentanglement(importance), completeness(importance), accuracy, importance)
 
 
+def _mean_scores(results: Sequence[dict[str, Any]]) -> dict[str, float | None]:
+    """Mean and sample standard deviation of each score; None if a seed was not measured."""
+    scores: dict[str, float | None] = {}
+    for name in NAMES:
+        values = [result[name] for result in results]
+        measured = None not in values
+        scores[name] = float(np.mean(values)) if measured else None
+        if len(values) > 1:
+            scores[f"{name}_std"] = float(np.std(values, ddof=1)) if measured else None
+    return scores
+
+
 def _concentration(rows: np.ndarray) -> float:
-    """1 − entropy of each normalised row, in units of the greatest possible, weighted by the row's share of the total."""
+    """1 − entropy of each normalised row, as a share of the greatest possible, weighted by the row's total."""
     totals = rows.sum(axis=1)
     if totals.sum() == 0.0:
         return 0.0
@@ -272,4 +289,4 @@ def _check(skills: np.ndarray, observations: np.ndarray, spec: WorldSpec, episod
     if len(np.unique(episode)) < 2:
         raise UsageError("DCI needs rows from at least two episodes, some to learn from and some to test on")
     if cells < 2:
-        raise UsageError(f"a factor of {cells} cells can't tell anything; use at least 2, such as the values of a skill")
+        raise UsageError(f"a factor of {cells} cells can't tell anything; use at least 2, say one per skill value")
