@@ -38,7 +38,7 @@ class Checkpoint(NamedTuple):
 def flatten(tree: Any) -> dict[str, np.ndarray]:
     """The arrays of a pytree by their paths."""
     leaves = jax.tree_util.tree_flatten_with_path(tree)[0]
-    return {_path_name(path): np.asarray(leaf) for path, leaf in leaves}
+    return {_path_name(path): np.asarray(leaf, order="C") for path, leaf in leaves}
 
 
 def unflatten(like: Any, arrays: Mapping[str, np.ndarray]) -> Any:
@@ -75,7 +75,7 @@ def _path_name(path: Any) -> str:
 def save(folder: Path, step: int, tree: Any, description: Mapping[str, Any]) -> Path:
     """Writes a checkpoint so that it appears whole or not at all, and drops all but the newest `KEEP`."""
     folder.mkdir(parents=True, exist_ok=True)
-    arrays = {name: np.ascontiguousarray(array) for name, array in flatten(tree).items()}
+    arrays = flatten(tree)
     text = json.dumps({**description, "format": FORMAT, "step": step})
     path = folder / f"step-{step:012d}.safetensors"
     partial = path.with_suffix(".partial")
@@ -114,8 +114,8 @@ def load_newest(folder: Path) -> Checkpoint | None:
         except CheckpointError as error:
             refused.append(error)
             continue
-        for error in refused:
-            warnings.warn(f"{error}; using {path.name} instead", stacklevel=2)
+        for reason in refused:
+            warnings.warn(f"{reason}; using {path.name} instead", stacklevel=2)
         return checkpoint
     if refused:
         raise refused[0]
@@ -132,7 +132,7 @@ def _digest(arrays: Mapping[str, np.ndarray], text: str) -> str:
     for name in sorted(arrays):
         array = arrays[name]
         digest.update(f"{name} {array.dtype} {array.shape}".encode())
-        digest.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8))
+        digest.update(array.reshape(-1).view(np.uint8).data)
     return digest.hexdigest()
 
 

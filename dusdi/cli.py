@@ -171,7 +171,12 @@ def _envs(arguments: argparse.Namespace) -> None:
             _factor_list(spec.controlled),
             _factor_list(others),
         )
-    Console().print(table)
+    _console().print(table)
+
+
+def _console() -> Console:
+    """Tables keep their width where the output is not a terminal."""
+    return Console() if sys.stdout.isatty() else Console(width=140)
 
 
 def _factor_list(factors: Sequence[Any]) -> str:
@@ -190,9 +195,7 @@ def _pretrain(arguments: argparse.Namespace) -> None:
     name = arguments.env.replace(":", ".")
     default = f"runs/{name}-{fields.get('method', 'dusdi')}-seed{fields.get('seed', 0)}"
     out = Path(arguments.out or default)
-    skills = pretrain(
-        world, preset=arguments.preset, out=out, resume=arguments.resume, progress=not arguments.quiet, **fields
-    )
+    skills = pretrain(world, preset=arguments.preset, out=out, resume=arguments.resume, progress=not arguments.quiet, **fields)
     print(f"{skills.step:,} steps done; skills in {out}")
     print(f"next: dusdi evaluate {out}; dusdi render {out} --out skills.mp4")
 
@@ -221,7 +224,7 @@ def _evaluate(arguments: argparse.Namespace) -> None:
     table = Table("", "disentanglement", "completeness", "informativeness", title=f"DCI of {folder}, {arguments.steps:,} steps")
     for direction, scores in (("skills to states (the paper's)", report), ("states to skills", report["states_to_skills"])):
         table.add_row(direction, *(_score(scores, name) for name in ("disentanglement", "completeness", "informativeness")))
-    Console().print(table)
+    _console().print(table)
     print(f"importances: {folder}/dci{'-seed*' if count > 1 else ''}.png and {folder}/dci.json")
 
 

@@ -51,6 +51,7 @@ class Config:
     penalty_start: int = setting(0, "environment steps before the penalty counts (release: 1,000,000)")
     mask_steps: int = setting(10, "steps after a skill switch without discriminator loss and reward (release: 10)")
     discriminator_hidden: tuple[int, ...] = setting((1024, 1024), "hidden layers of each discriminator (paper)")
+    discriminator_bumps: int = setting(0, "Gaussian bumps through which discriminators see each entry; 0: the plain entry")
     discriminator_lr: float = setting(1e-4, "learning rate of the discriminators (paper)")
 
     # --- soft actor-critic ---
@@ -92,14 +93,15 @@ class Config:
 PRESETS: dict[str, dict[str, Any]] = {
     "paper": {},
     "fast": dict(
-        steps=1_000_000,
+        steps=1_024_000,
         num_envs=256,
         steps_per_update=256,
         random_steps=10_240,
         episode_length=200,
         log_every=25_600,
         checkpoint_every=512_000,
-        discriminator_hidden=(64, 64),
+        discriminator_hidden=(),
+        discriminator_bumps=32,
         discriminator_lr=2e-3,
         actor_hidden=(128, 128),
         critic_hidden=(128, 128),
@@ -111,6 +113,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         replay_capacity=204_800,
         discount=0.9,
         tau=0.05,
+        alpha=0.3,
         twin_critics=False,
         entropy_backup="none",
         normalise_observations=True,
@@ -125,7 +128,6 @@ PRESETS["debug"] = PRESETS["fast"] | dict(
     checkpoint_every=640,
     batch_size=32,
     replay_capacity=2_048,
-    discriminator_hidden=(16,),
     actor_hidden=(16, 16),
     critic_hidden=(16, 16),
 )
@@ -134,9 +136,7 @@ FIELDS: dict[str, dataclasses.Field] = {field.name: field for field in dataclass
 TYPES: dict[str, Any] = typing.get_type_hints(Config)
 
 
-def configure(
-    preset: str, world_presets: Mapping[str, Mapping[str, Any]], overrides: Mapping[str, Any]
-) -> Config:
+def configure(preset: str, world_presets: Mapping[str, Mapping[str, Any]], overrides: Mapping[str, Any]) -> Config:
     """The config of a run: the preset, then the world's wishes for it, then the user's."""
     if preset not in PRESETS:
         raise unknown_name("preset", preset, PRESETS)
@@ -148,7 +148,7 @@ def configure(
 
 def from_json(data: Mapping[str, Any]) -> Config:
     """The config that `Config.to_json` wrote."""
-    known = {name: tuple(value) if isinstance(value, list) else value for name, value in data.items()}
+    known: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in data.items()}
     return Config(**known)
 
 
@@ -165,20 +165,18 @@ def check(config: Config) -> None:
     for name in positive.split():
         if not getattr(config, name) > 0:
             raise UsageError(f"{name} must be positive, not {getattr(config, name)}")
-    for name in ("random_steps", "episode_length", "penalty_weight", "penalty_start", "mask_steps"):
+    for name in ("random_steps", "episode_length", "penalty_weight", "penalty_start", "mask_steps", "discriminator_bumps"):
         if not getattr(config, name) >= 0:
             raise UsageError(f"{name} must not be negative, but is {getattr(config, name)}")
-    for name in ("discriminator_hidden", "actor_hidden", "critic_hidden"):
+    for name in ("actor_hidden", "critic_hidden"):
         if not getattr(config, name) or min(getattr(config, name)) < 1:
             raise UsageError(f"{name} needs at least one layer of at least one unit, not {getattr(config, name)}")
+    if config.discriminator_bumps == 1:
+        raise UsageError("discriminator_bumps must be 0 (plain entries) or at least 2")
     if config.num_envs % config.steps_per_update:
-        raise UsageError(
-            f"num_envs ({config.num_envs}) must be a multiple of steps_per_update ({config.steps_per_update})"
-        )
+        raise UsageError(f"num_envs ({config.num_envs}) must be a multiple of steps_per_update ({config.steps_per_update})")
     if config.replay_capacity % config.num_envs:
-        raise UsageError(
-            f"replay_capacity ({config.replay_capacity}) must be a multiple of num_envs ({config.num_envs})"
-        )
+        raise UsageError(f"replay_capacity ({config.replay_capacity}) must be a multiple of num_envs ({config.num_envs})")
     if config.skill_kind == "discrete" and config.skill_values < 2:
         raise UsageError("skill_values must be at least 2: a component with one value can't express anything")
     if config.mask_steps >= config.skill_length:

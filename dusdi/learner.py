@@ -27,8 +27,7 @@ from dusdi.rollout import GraphStepper, HostStepper, Step
 from dusdi.types import Metrics, Transition, WorldSpec
 
 
-@struct.dataclass
-class TrainState:
+class TrainState(struct.PyTreeNode):
     """All that a run is; saving it and loading it goes on bit for bit. With S seeds, all but `iteration` lead with [S].
 
     Attributes:
@@ -227,8 +226,7 @@ class HostTrainer:
         self._stepper = HostStepper(world, config.num_envs * config.seeds, length)
         over_seeds, jit = self.learner.over_seeds, partial(jax.jit, donate_argnums=0)
         self._act = {
-            random: jit(over_seeds(partial(self.learner.act, random=random), out_axes=(SEED_AXES, 0)))
-            for random in (True, False)
+            random: jit(over_seeds(partial(self.learner.act, random=random), out_axes=(SEED_AXES, 0))) for random in (True, False)
         }
         self._update = jit(over_seeds(self.learner.update))
         self._record = jit(over_seeds(self.learner.record, extra_axes=(0, 0)))

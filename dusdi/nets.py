@@ -65,6 +65,8 @@ class EnsembleMLP(nn.Module):
         x_mask: np.ndarray | None = None,
         skill_mask: np.ndarray | None = None,
     ) -> jax.Array:
+        if not self.hidden:
+            return EnsembleDense(self.members, self.outputs, name="output")(x, x_mask)
         width = self.hidden[0]
         seen = x.shape[-1] if x_mask is None else int(x_mask.sum(1).max())
         h = EnsembleDense(self.members, width, seen, name="state")(x, x_mask)
@@ -79,9 +81,15 @@ class EnsembleMLP(nn.Module):
         return EnsembleDense(self.members, self.outputs, name="output")(h)
 
 
-def squashed_gaussian(
-    key: jax.Array, mean: jax.Array, log_std: jax.Array
-) -> tuple[jax.Array, jax.Array]:
+def bumps(x: jax.Array, count: int, reach: float = 2.5) -> jax.Array:
+    """Each entry of x [..., D] seen through `count` Gaussian bumps spread evenly over [-reach, reach]: [..., D * count]."""
+    centres = jnp.linspace(-reach, reach, count)
+    width = 2 * reach / (count - 1)
+    features = jnp.exp(-0.5 * ((x[..., None] - centres) / width) ** 2)
+    return features.reshape(*x.shape[:-1], x.shape[-1] * count)
+
+
+def squashed_gaussian(key: jax.Array, mean: jax.Array, log_std: jax.Array) -> tuple[jax.Array, jax.Array]:
     """A sample of tanh(N(mean, std)) [B, A] and its log density [B]."""
     noise = jax.random.normal(key, mean.shape)
     raw = mean + jnp.exp(log_std) * noise

@@ -9,8 +9,7 @@ from flax import struct
 from dusdi.types import Array
 
 
-@struct.dataclass
-class Normaliser:
+class Normaliser(struct.PyTreeNode):
     """Moments of all observations seen: `count` [], `mean` [D], `variance` [D]."""
 
     count: jax.Array

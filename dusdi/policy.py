@@ -79,10 +79,8 @@ def from_state(spec: WorldSpec, config: Config, state: TrainState, *, index: int
 def load(path: str | Path, seed: int = 0) -> Skills:
     """The skills of a run's folder (or of one checkpoint file); `seed` counts from 0 in a run of several seeds."""
     path = Path(path)
-    if path.is_file():
-        found, folder = checkpoint.load(path), path.parent.parent
-    else:
-        found, folder = checkpoint.load_newest(path / "checkpoints"), path
+    folder = path.parent.parent if path.is_file() else path
+    found = checkpoint.load(path) if path.is_file() else checkpoint.load_newest(path / "checkpoints")
     if found is None:
         raise CheckpointError(f"{path} holds no run: there is no checkpoint in {path / 'checkpoints'}")
     config, spec = from_json(found.description["config"]), WorldSpec.from_json(found.description["world"])

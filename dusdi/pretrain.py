@@ -10,7 +10,7 @@ import math
 import signal
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,7 @@ from dusdi.learner import GraphTrainer, HostTrainer, TrainState, make_trainer
 from dusdi.policy import Skills
 from dusdi.progress import Progress, Silent
 from dusdi.run import Run, take_up
+from dusdi.types import WorldSpec
 
 PIECE_SECONDS = 1.0
 
@@ -88,7 +89,9 @@ def _loop(trainer: GraphTrainer | HostTrainer, config: Config, state: TrainState
     random_until = math.ceil(max(config.random_steps, config.batch_size) / config.num_envs)
     log_every = math.ceil(config.log_every / config.num_envs)
     save_every = math.ceil(config.checkpoint_every / config.num_envs)
-    iteration, piece, saved = int(state.iteration), 1, int(state.iteration)
+    iteration, piece = int(state.iteration), 1
+    kept = f"the checkpoint of step {iteration * config.num_envs} is kept" if iteration else "nothing was saved yet"
+    spec = trainer.learner.spec
     start = time.monotonic() - seconds
     state = trainer.restart(state)
     with _interruptible() as interrupted:
@@ -103,15 +106,15 @@ def _loop(trainer: GraphTrainer | HostTrainer, config: Config, state: TrainState
             seconds, step = time.monotonic() - start, iteration * config.num_envs
             if (iteration % log_every == 0 or iteration == total) and int(state.updates):
                 state, rows = _take_metrics(state, config)
-                _check_finite(rows, step, saved * config.num_envs, run)
+                _check_finite(state, rows, spec, step, kept)
                 if run is not None:
                     run.log(step, seconds, rows)
                 display.log(step, rows)
             display.advance(step)
             if run is not None and (iteration % save_every == 0 or iteration == total or interrupted()):
-                _check_state(state, step, saved * config.num_envs, run)
+                _check_finite(state, [], spec, step, kept)
                 run.save(step, seconds, state)
-                saved = iteration
+                kept = f"the checkpoint of step {step} in {run.folder} is kept"
                 state = trainer.restart(state)
             if interrupted():
                 raise Interrupted(f"stopped at step {step}" + (f"; saved in {run.folder}" if run else ""))
@@ -141,25 +144,19 @@ def _with_summary(row: dict[str, float]) -> dict[str, float]:
     return row
 
 
-def _check_finite(rows: list[Mapping[str, float]], step: int, saved: int, run: Run | None) -> None:
-    bad = sorted({name for row in rows for name, value in row.items() if not math.isfinite(value)})
-    if bad:
-        raise _non_finite(", ".join(bad), step, saved, run)
-
-
-def _check_state(state: TrainState, step: int, saved: int, run: Run | None) -> None:
-    """Refuses to save a state that is already lost."""
-    parts = {"objective": state.objective, "agent": state.agent, "observation": state.observation}
-    leaves = jax.tree_util.tree_flatten_with_path(parts)[0]
-    bad = [path for path, leaf in leaves if not bool(jnp.isfinite(leaf).all())]
-    if bad:
-        names = ", ".join(jax.tree_util.keystr(path, simple=True, separator="/") for path in bad[:3])
-        raise _non_finite(names, step, saved, run)
-
-
-def _non_finite(what: str, step: int, saved: int, run: Run | None) -> NonFiniteError:
-    kept = f"the checkpoint of step {saved} in {run.folder} is kept" if run and saved else "nothing was saved yet"
-    return NonFiniteError(f"not finite any more at step {step}: {what}; {kept}. A smaller learning rate may help.")
+def _check_finite(state: TrainState, rows: Sequence[Mapping[str, float]], spec: WorldSpec, step: int, kept: str) -> None:
+    """Raises a `NonFiniteError` that names observation entries, metrics and parameters that are not finite."""
+    seen = np.atleast_2d(np.asarray(state.normaliser.mean))  # of everything the world ever gave
+    leaves = jax.tree_util.tree_flatten_with_path({"objective": state.objective, "agent": state.agent})[0]
+    broken = [path for path, leaf in leaves if not bool(jnp.isfinite(leaf).all())]
+    bad = {
+        "metrics": sorted({name for row in rows for name, value in row.items() if not math.isfinite(value)}),
+        "observation entries": [spec.entry_name(int(i)) for i in np.flatnonzero(~np.isfinite(seen).all(0))],
+        "parameters": [jax.tree_util.keystr(path, simple=True, separator="/") for path in broken],
+    }
+    if any(bad.values()):
+        listed = "; ".join(f"{kind} {', '.join(names[:5])}{' …' * (len(names) > 5)}" for kind, names in bad.items() if names)
+        raise NonFiniteError(f"not finite any more at step {step}: {listed}; {kept}")
 
 
 @contextmanager

@@ -53,9 +53,7 @@ def _axes(figure: Figure, left: float, width: float, height: float) -> Axes:
     return figure.add_axes(box)
 
 
-def _panel(
-    axes: Axes, scores: Scores, title: str, codes: Sequence[str], targets: Sequence[str], font: float
-) -> AxesImage:
+def _panel(axes: Axes, scores: Scores, title: str, codes: Sequence[str], targets: Sequence[str], font: float) -> AxesImage:
     """One direction: a row per code, a column per target."""
     axes.set_facecolor(EMPTY)
     image = axes.imshow(scores.importance, cmap="BuPu", vmin=0.0, vmax=1.0, aspect="auto")
@@ -72,7 +70,7 @@ def _panel(
     axes.spines[:].set_visible(False)
     axes.xaxis.label.set_color(MUTED)
     axes.yaxis.label.set_color(MUTED)
-    above = {"xy": (0, 1), "xycoords": "axes fraction", "textcoords": "offset points"}
+    above: dict[str, Any] = {"xy": (0, 1), "xycoords": "axes fraction", "textcoords": "offset points"}
     axes.annotate(title, xytext=(0, 24), fontsize=12, fontweight="bold", color=INK, **above)
     axes.annotate(_score_line(scores), xytext=(0, 8), fontsize=10, color=MUTED, **above)
     if scores.measured and max(scores.importance.shape) <= ANNOTATED:

@@ -18,6 +18,9 @@ from dusdi.errors import WorldError
 from dusdi.skills import SkillSpace
 from dusdi.types import Array, WorldSpec
 
+#: A rollout for evaluation has at least so many episodes, shorter than the world's if need be.
+MIN_EPISODES = 10
+
 
 class Step(NamedTuple):
     """What a step of n copies gave.
@@ -122,11 +125,9 @@ class Rollout(NamedTuple):
 Policy = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 
-def collect(
-    world: World, policy: Policy, space: SkillSpace, *, steps: int, skill_length: int, seed: int
-) -> Rollout:
-    """About `steps` steps of a policy from observations and skills to actions, with random skills redrawn every `skill_length`."""
-    length = min(world.spec.episode_length, steps)
+def collect(world: World, policy: Policy, space: SkillSpace, *, steps: int, skill_length: int, seed: int) -> Rollout:
+    """About `steps` steps of a policy of observations and skills, with random skills redrawn every `skill_length`."""
+    length = min(world.spec.episode_length, max(skill_length, steps // MIN_EPISODES))
     count = max(1, steps // length)
     stepper = HostStepper(world, count, length)
     observation = stepper.restart(seed, stagger=False)

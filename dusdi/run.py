@@ -1,9 +1,9 @@
 """A run's folder: its config, checkpoints, CSV and TensorBoard events, and how to take it up again.
 
-    RUN/config.json       what was asked for, the world, versions and commit
-    RUN/checkpoints/      the newest two, see `dusdi.checkpoint`
-    RUN/progress.csv      one row per seed and log point
-    RUN/events.out.*      the same for TensorBoard
+RUN/config.json       what was asked for, the world, versions and commit
+RUN/checkpoints/      the newest two, see `dusdi.checkpoint`
+RUN/progress.csv      one row per seed and log point
+RUN/events.out.*      the same for TensorBoard
 """
 
 from __future__ import annotations

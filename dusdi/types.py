@@ -15,7 +15,7 @@ import numpy as np
 
 from dusdi.errors import WorldError
 
-Array = jax.Array | np.ndarray
+Array = Any  # jax.Array inside compiled functions, np.ndarray on the host
 Metrics = dict[str, jax.Array]
 
 

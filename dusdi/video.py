@@ -71,7 +71,8 @@ def draw_panel(
     draw = ImageDraw.Draw(image)
     rows = max(len(spec.controlled), 1)
     pitch = min(64, (height - 50) // rows)
-    font, small = ImageFont.load_default(15), ImageFont.load_default(max(8, min(13, pitch // 2)))
+    size = max(8, min(13, pitch // 2))
+    font, small = ImageFont.load_default(15), ImageFont.load_default(size)
     draw.text((12, 12), title, fill=INK, font=font)
     per_factor = len(skill) == len(spec.controlled)
     if not per_factor:
@@ -81,7 +82,7 @@ def draw_panel(
         draw.text((12, top), factor.name, fill=INK, font=small)
         if per_factor:
             draw.text((PANEL_WIDTH - 12, top), f"z = {_text(skill[row])}", fill=colour, font=small, anchor="ra")
-        _bars(draw, factor.indices, observation, low, high, (12, top + small.size + 4, pitch - small.size - 8), colour)
+        _bars(draw, factor.indices, observation, low, high, (12, top + size + 4, pitch - size - 8), colour)
     return image
 
 

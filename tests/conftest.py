@@ -1,8 +1,15 @@
 """Worlds with known answers, shared by the tests."""
 
+import os
+import tempfile
+
 import gymnasium
 import numpy as np
 import pytest
+
+# Before JAX starts, here and in child processes: programs that several tests need are compiled once.
+os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", tempfile.mkdtemp(prefix="dusdi-xla-"))
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.3")
 
 from dusdi.config import configure
 from dusdi.types import Factor, WorldSpec

@@ -31,7 +31,7 @@ def test_the_world_changes_the_preset_and_the_user_has_the_last_word():
     presets = {"fast": {"alpha": 0.5, "discount": 0.8}}
     config = configure("fast", presets, {"alpha": 0.7})
     assert (config.alpha, config.discount, config.preset) == (0.7, 0.8, "fast")
-    assert configure("debug", presets, {}).alpha == Config().alpha
+    assert configure("debug", presets, {}).alpha == configure("debug", {}, {}).alpha
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ their sum. With a single channel this is ordinary SAC.
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -20,13 +21,12 @@ from dusdi.skills import SkillSpace
 from dusdi.types import Array, Metrics, Transition
 
 
-@struct.dataclass
-class SACState:
+class SACState(struct.PyTreeNode):
     """Parameters and optimisers. `log_alpha` is a scalar, fixed unless the temperature is learned."""
 
-    actor: dict
-    critic: dict
-    target_critic: dict
+    actor: Any
+    critic: Any
+    target_critic: Any
     log_alpha: jax.Array
     actor_optimiser: optax.OptState
     critic_optimiser: optax.OptState
@@ -82,30 +82,30 @@ class SAC:
         rows = [component_of_entry == c if c is not None else component_of_entry >= 0 for c in self._critic_components]
         return np.tile(np.stack(rows), (self._twins, 1))
 
-    def distribution(self, actor: dict, observation: Array, skill: Array) -> tuple[jax.Array, jax.Array]:
+    def distribution(self, actor: Any, observation: Array, skill: Array) -> tuple[jax.Array, jax.Array]:
         """Mean and log standard deviation before squashing, each [B, A]."""
-        out = self._actor.apply(actor, observation, self.skill_space.encode(skill))[0]
-        mean, log_std = jnp.split(out, 2, axis=-1)
+        out: Any = self._actor.apply(actor, observation, self.skill_space.encode(skill))
+        mean, log_std = jnp.split(out[0], 2, axis=-1)
         low, high = self.config.log_std_min, self.config.log_std_max
         return mean, low + 0.5 * (high - low) * (jnp.tanh(log_std) + 1)
 
-    def q_values(self, critic: dict, observation: Array, action: Array, skill: Array) -> jax.Array:
+    def q_values(self, critic: Any, observation: Array, action: Array, skill: Array) -> jax.Array:
         """The smaller twin of each Q function, [channels, B]; see `_all_q` for both."""
         return self._all_q(critic, observation, action, skill).min(0)
 
-    def _all_q(self, critic: dict, observation, action, skill) -> jax.Array:
+    def _all_q(self, critic: Any, observation, action, skill) -> jax.Array:
         """Q functions [twins, channels, B]."""
         x = jnp.concatenate([observation, action], axis=-1)
-        q = self._critic.apply(critic, x, self.skill_space.encode(skill), skill_mask=self._critic_skill_mask)
+        q: Any = self._critic.apply(critic, x, self.skill_space.encode(skill), skill_mask=self._critic_skill_mask)
         return q[..., 0].reshape(self._twins, len(self._critic_components), -1)
 
     # --- acting ---
 
-    def sample_action(self, actor: dict, key: jax.Array, observation: Array, skill: Array) -> jax.Array:
+    def sample_action(self, actor: Any, key: jax.Array, observation: Array, skill: Array) -> jax.Array:
         """An action of the stochastic policy, [B, A]."""
         return squashed_gaussian(key, *self.distribution(actor, observation, skill))[0]
 
-    def mean_action(self, actor: dict, observation: Array, skill: Array) -> jax.Array:
+    def mean_action(self, actor: Any, observation: Array, skill: Array) -> jax.Array:
         """The policy's deterministic action, [B, A]."""
         return jnp.tanh(self.distribution(actor, observation, skill)[0])
 
@@ -129,9 +129,7 @@ class SAC:
             alpha_optimiser=optax.adam(self.config.actor_lr).init(log_alpha),
         )
 
-    def update(
-        self, state: SACState, key: jax.Array, batch: Transition, reward: jax.Array
-    ) -> tuple[SACState, Metrics]:
+    def update(self, state: SACState, key: jax.Array, batch: Transition, reward: jax.Array) -> tuple[SACState, Metrics]:
         """One step of critics, actor and (if learned) temperature on a batch with rewards [B, C]."""
         target_key, actor_key = jax.random.split(key)
         targets = self._targets(state, target_key, batch, reward)
@@ -142,9 +140,7 @@ class SAC:
     def _targets(self, state: SACState, key: jax.Array, batch: Transition, reward: jax.Array) -> jax.Array:
         """y = r + gamma (min Q'(s', a') + entropy bonus), for each channel, [channels, B]."""
         config = self.config
-        action, log_prob = squashed_gaussian(
-            key, *self.distribution(state.actor, batch.next_observation, batch.skill)
-        )
+        action, log_prob = squashed_gaussian(key, *self.distribution(state.actor, batch.next_observation, batch.skill))
         q = self.q_values(state.target_critic, batch.next_observation, action, batch.skill)
         bonus = -jnp.exp(state.log_alpha) * log_prob
         rewards = reward.T if config.decompose_q else reward.sum(-1)[None]

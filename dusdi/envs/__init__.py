@@ -18,7 +18,7 @@ __all__ = [
 ]  # fmt: skip
 
 WORLDS: dict[str, type[World]] = {"multi-particle": MultiParticle, "gunner-2d": Gunner2D}
-GYMNASIUM_IDS = {"dusdi/MultiParticle-v0": MultiParticle, "dusdi/Gunner2D-v0": Gunner2D}
+GYMNASIUM_IDS: dict[str, type[World]] = {"dusdi/MultiParticle-v0": MultiParticle, "dusdi/Gunner2D-v0": Gunner2D}
 
 for _id, _world in GYMNASIUM_IDS.items():
     if _id not in gymnasium.registry:

@@ -43,8 +43,8 @@ class VectorWorld(abc.ABC):
     def render(self, index: int = 0) -> np.ndarray:
         """A picture of one copy, uint8 [height, width, 3]."""
 
-    def close(self) -> None:
-        """Frees what the copies hold."""
+    def close(self) -> None:  # noqa: B027
+        """Frees what the copies hold; nothing by default."""
 
 
 class World(abc.ABC):

@@ -42,7 +42,7 @@ def from_gymnasium(
       **env_options: passed on to the environment.
     """
     make = partial(gymnasium.make, env, **env_options) if isinstance(env, str) else partial(env, **env_options)
-    name = name or (env if isinstance(env, str) else getattr(env, "__name__", type(env).__name__))
+    name = name or (env if isinstance(env, str) else str(getattr(env, "__name__", type(env).__name__)))
     probe = make()
     try:
         observation_space, action_space = _check_spaces(name, probe)
@@ -115,8 +115,13 @@ class _GymnasiumVector(VectorWorld):
     """Copies of a Gymnasium environment; the picture comes from one of its own, made when first asked for."""
 
     def __init__(self, make: Callable[..., gymnasium.Env], count: int, action_space: Box, processes: bool):
-        kind = AsyncVectorEnv if processes else SyncVectorEnv
-        self._envs = kind([make] * count, autoreset_mode=AutoresetMode.DISABLED)
+        makers, mode = [make] * count, AutoresetMode.DISABLED
+        # JAX has threads, so processes are spawned afresh rather than forked
+        self._envs = (
+            AsyncVectorEnv(makers, autoreset_mode=mode, context="spawn")
+            if processes
+            else SyncVectorEnv(makers, autoreset_mode=mode)
+        )
         self._count = count
         self._low = action_space.low.astype(np.float32)
         self._range = (action_space.high - action_space.low).astype(np.float32)

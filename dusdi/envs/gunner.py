@@ -15,7 +15,7 @@ import numpy as np
 
 from dusdi.envs.base import JaxWorld
 from dusdi.envs.canvas import INK, Canvas, fade
-from dusdi.types import Factor, WorldSpec
+from dusdi.types import Array, Factor, WorldSpec
 
 # Lengths are in units of the plane, angles in radians, rates per step at full action. The plane, the four depots
 # and targets and the hit tolerance are the first release's; the rates, places and radius are decided here.
@@ -94,8 +94,9 @@ class Gunner2D(JaxWorld):
         canvas.grid(0.0, PLANE, 0.5)
         for depot in DEPOTS:
             _draw_depot(canvas, depot)
+        hit = int(find_hit(position, aim))
         for i, target in enumerate(TARGETS):
-            _draw_target(canvas, target, hit=i == find_hit(position, aim))
+            _draw_target(canvas, target, hit=i == hit)
         _draw_aim(canvas, position, aim)
         tip = np.asarray(arm_tip(position, arm))
         canvas.line(position, tip, INK, 2)
@@ -105,24 +106,24 @@ class Gunner2D(JaxWorld):
         return canvas.image()
 
 
-def arm_tip(position: jax.Array, arm: jax.Array) -> jax.Array:
+def arm_tip(position: Array, arm: Array) -> jax.Array:
     """Where the tip of the arm is in the plane, [2]; it can't leave it."""
     return jnp.clip(position + arm, 0.0, PLANE)
 
 
-def is_in_depot(point: jax.Array) -> jax.Array:
+def is_in_depot(point: Array) -> jax.Array:
     """Whether a point [2] is in one of the depots, bool []."""
     return jnp.any(jnp.linalg.norm(DEPOTS - point, axis=1) < DEPOT_RADIUS)
 
 
-def aim_error(position: jax.Array, aim: jax.Array, targets: jax.Array) -> jax.Array:
+def aim_error(position: Array, aim: Array, targets: Array) -> jax.Array:
     """The angle between the aim and the bearing of each target [n, 2], in [0, pi], [n]."""
     offset = targets - position
     difference = aim - jnp.arctan2(offset[:, 1], offset[:, 0])
     return jnp.abs((difference + jnp.pi) % (2 * jnp.pi) - jnp.pi)
 
 
-def find_hit(position: jax.Array, aim: jax.Array) -> jax.Array:
+def find_hit(position: Array, aim: Array) -> jax.Array:
     """The index of the target that is aimed at, the nearest in angle if there are several; -1 if none is."""
     error = aim_error(position, aim, TARGETS)
     return jnp.where(jnp.min(error) < HIT_TOLERANCE, jnp.argmin(error), -1)

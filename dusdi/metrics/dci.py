@@ -145,8 +145,8 @@ def dci(
 
 def summary(results: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """The mean of several seeds' `DCI.to_json()`, `<score>_std` if there are several, and under `seeds` the results."""
-    reverse = _mean_scores([result["states_to_skills"] for result in results])
-    return {**_mean_scores(results), "states_to_skills": reverse, "seeds": list(results)}
+    reverse = [result["states_to_skills"] for result in results]
+    return {**_mean_scores(results), "states_to_skills": _mean_scores(reverse), "seeds": list(results)}
 
 
 def disentanglement(importance: np.ndarray) -> float:
@@ -180,9 +180,7 @@ def discretise(values: np.ndarray, cells: int, seed: int = 0) -> np.ndarray:
     return _squared_distances(points, centres).argmin(axis=1)
 
 
-def importances(
-    inputs: np.ndarray, targets: np.ndarray, held_out: np.ndarray, *, categorical: bool
-) -> tuple[np.ndarray, float]:
+def importances(inputs: np.ndarray, targets: np.ndarray, held_out: np.ndarray, *, categorical: bool) -> tuple[np.ndarray, float]:
     """Predicts a target by boosted trees: what each input gained, summing to 1 or all 0, and the held-out accuracy.
 
     Args:
@@ -205,9 +203,7 @@ def importances(
     return gain / (gain.sum() or 1.0), float(np.mean(guesses == test))
 
 
-def _direction(
-    codes: Sequence[np.ndarray], targets: Sequence[np.ndarray], held_out: np.ndarray, *, categorical: bool
-) -> Scores:
+def _direction(codes: Sequence[np.ndarray], targets: Sequence[np.ndarray], held_out: np.ndarray, *, categorical: bool) -> Scores:
     """Scores codes [n, d] against targets [n]; what the entries of a code gained is summed."""
     inputs = np.concatenate(codes, axis=1)
     owner = np.repeat(np.arange(len(codes)), [code.shape[1] for code in codes])
@@ -219,9 +215,10 @@ def _direction(
     return Scores(disentanglement(importance), completeness(importance), accuracy, importance)
 
 
-def _mean_scores(results: Sequence[dict[str, Any]]) -> dict[str, float | None]:
-    """Mean and sample standard deviation of each score; None if a seed was not measured."""
-    scores: dict[str, float | None] = {}
+def _mean_scores(results: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Mean and sample standard deviation of each score, and the mean importance; None if a seed was not measured."""
+    matrices = [result["importance"] for result in results]
+    scores: dict[str, Any] = {"importance": None if None in matrices else np.mean(matrices, axis=0).tolist()}
     for name in NAMES:
         values = [result[name] for result in results]
         measured = None not in values

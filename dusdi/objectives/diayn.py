@@ -24,9 +24,7 @@ class Diayn(Objective):
             masks=spec.factor_masks().any(0, keepdims=True),
             targets=tuple(components),
             names=self.channels,
-            hidden=config.discriminator_hidden,
-            learning_rate=config.discriminator_lr,
-            mask_steps=config.mask_steps,
+            config=config,
         )
 
     def _space(self, spec, config) -> SkillSpace:

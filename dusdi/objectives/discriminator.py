@@ -7,6 +7,7 @@ density relative to the prior, `log q(z^i|s) - log p(z^i)`, is what "knows nothi
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -14,14 +15,14 @@ import numpy as np
 import optax
 from flax import struct
 
-from dusdi.nets import LOG_2PI, EnsembleMLP
+from dusdi.config import Config
+from dusdi.nets import LOG_2PI, EnsembleMLP, bumps
 from dusdi.skills import Discrete, SkillSpace
 from dusdi.types import Metrics, Transition
 
 
-@struct.dataclass
-class DiscriminatorState:
-    params: dict
+class DiscriminatorState(struct.PyTreeNode):
+    params: Any
     optimiser: optax.OptState
 
 
@@ -34,46 +35,51 @@ class Discriminators:
       masks: bool [M, D], the observation entries each network sees.
       targets: the component of each of the M * H heads, network by network.
       names: what each head is called in the metrics.
-      hidden: hidden layers of each network.
-      learning_rate: Adam's.
-      mask_steps: the first steps of a skill, which are still about the previous one and do not count.
+      config: layers, features and learning rate of the networks; steps after a skill switch that do not count.
     """
 
     skill_space: SkillSpace
     masks: np.ndarray
     targets: tuple[int, ...]
     names: tuple[str, ...]
-    hidden: tuple[int, ...]
-    learning_rate: float
-    mask_steps: int
+    config: Config
 
     @property
     def _net(self) -> EnsembleMLP:
         discrete = isinstance(self.skill_space, Discrete)
         head = self.skill_space.component_size * (1 if discrete else 2)
         heads = len(self.targets) // len(self.masks)
-        return EnsembleMLP(len(self.masks), self.hidden, heads * head)
+        return EnsembleMLP(len(self.masks), self.config.discriminator_hidden, heads * head)
 
     @property
     def _optimiser(self) -> optax.GradientTransformation:
-        return optax.adam(self.learning_rate)
+        return optax.adam(self.config.discriminator_lr)
 
     def init(self, key: jax.Array) -> DiscriminatorState:
-        params = self._net.init(key, jnp.zeros((1, self.masks.shape[1])), x_mask=self.masks)
+        x, mask = self._input(jnp.zeros((1, self.masks.shape[1])))
+        params = self._net.init(key, x, x_mask=mask)
         return DiscriminatorState(params, self._optimiser.init(params))
 
     def counts(self, batch: Transition) -> jax.Array:
         """Which transitions are about their skill and not the one before it, float32 [B]."""
-        return (batch.skill_age > self.mask_steps).astype(jnp.float32)
+        return (batch.skill_age > self.config.mask_steps).astype(jnp.float32)
 
-    def _heads(self, params: dict, observation: jax.Array) -> jax.Array:
+    def _input(self, observation: jax.Array) -> tuple[jax.Array, np.ndarray]:
+        """What the networks see of observations [B, D], and which of it each: features [B, F] and a mask [M, F]."""
+        count = self.config.discriminator_bumps
+        if not count:
+            return observation, self.masks
+        return bumps(observation, count), np.repeat(self.masks, count, axis=1)
+
+    def _heads(self, params: Any, observation: jax.Array) -> jax.Array:
         """The raw outputs, [B, heads, head]."""
-        out = self._net.apply(params, observation, x_mask=self.masks)  # [M, B, H * head]
+        x, mask = self._input(observation)
+        out: Any = self._net.apply(params, x, x_mask=mask)  # [M, B, H * head]
         networks, batch, width = out.shape
         heads = len(self.targets) // networks
         return out.reshape(networks, batch, heads, width // heads).swapaxes(0, 1).reshape(batch, len(self.targets), -1)
 
-    def log_ratio(self, params: dict, batch: Transition) -> tuple[jax.Array, jax.Array, jax.Array]:
+    def log_ratio(self, params: Any, batch: Transition) -> tuple[jax.Array, jax.Array, jax.Array]:
         """`log q(z^i|s') - log p(z^i)` for each head, its mean over z^i drawn from the prior, and whether the head
         is right (discrete) or its squared error (continuous); all [B, heads]."""
         out = self._heads(params, batch.next_observation)

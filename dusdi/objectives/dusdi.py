@@ -19,18 +19,17 @@ class Dusdi(Objective):
     def __init__(self, spec, config):
         self.skill_space = factored_space(spec, config)
         self.channels = tuple(factor.name for factor in spec.controlled)
-        self.channel_components = tuple(range(len(self.channels)))
+        components = tuple(range(len(self.channels)))
+        self.channel_components = components
         self._config = config
         own = spec.factor_masks()
         others = own.any(0) & ~own
         self._discriminators = Discriminators(
             skill_space=self.skill_space,
             masks=np.concatenate([own, others]),
-            targets=self.channel_components * 2,
+            targets=components * 2,
             names=self.channels + tuple(f"not {name}" for name in self.channels),
-            hidden=config.discriminator_hidden,
-            learning_rate=config.discriminator_lr,
-            mask_steps=config.mask_steps,
+            config=config,
         )
 
     def init(self, key):

@@ -1,0 +1,138 @@
+"""Bringing your own environment: what is refused and why, and that skills are found through `from_gymnasium` alone."""
+
+import gymnasium
+import numpy as np
+import pytest
+from conftest import SLIDERS, Sliders
+
+import dusdi
+from dusdi.errors import UsageError, WorldError
+
+
+def test_a_gymnasium_id_becomes_a_world():
+    world = dusdi.from_gymnasium("Pendulum-v1", factors={"angle": [0, 1]}, proprioception=[2])
+    spec = world.spec
+    assert (spec.name, spec.observation_size, spec.action_size, spec.episode_length) == ("Pendulum-v1", 3, 1, 200)
+    assert [factor.controlled for factor in spec.factors] == [True, False]
+
+
+def test_actions_are_scaled_and_episodes_reset_where_asked():
+    vector = dusdi.from_gymnasium(Sliders, SLIDERS).vector(2)
+    start = vector.reset(seed=3)
+    moved, terminated, truncated = vector.step(np.array([[1.0, 0, 0], [0, 0, 2.0]]))
+    np.testing.assert_allclose(moved[0, :3], np.clip(start[0, :3] + [0.24, -0.18, 0], -1, 1), atol=1e-6)
+    np.testing.assert_allclose(moved[1, 2], max(start[1, 2] - 0.3, -1), atol=1e-6)
+    assert not terminated.any() and not truncated.any() and moved.dtype == np.float32
+    again = vector.reset(mask=np.array([False, True]))
+    np.testing.assert_array_equal(again[0], moved[0])
+    assert (again[1, :3] != moved[1, :3]).all()
+    np.testing.assert_array_equal(vector.reset(seed=3), start)
+
+
+def test_copies_can_run_in_processes():
+    world = dusdi.from_gymnasium("Pendulum-v1", {"angle": slice(0, 2), "speed": 2}, processes=True)
+    vector = world.vector(2)
+    first = vector.reset(seed=0)
+    stepped, _, _ = vector.step(np.zeros((2, 1)))
+    vector.close()
+    inline = dusdi.from_gymnasium("Pendulum-v1", {"angle": slice(0, 2), "speed": 2}).vector(2)
+    np.testing.assert_array_equal(inline.reset(seed=0), first)
+    np.testing.assert_array_equal(inline.step(np.zeros((2, 1)))[0], stepped)
+
+
+@pytest.mark.parametrize(
+    ("factors", "proprioception", "message"),
+    [
+        ({"a": [0, 1], "b": [1, 2]}, [], "entry 1 is in factor 'a' and again in 'b'"),
+        ({"a": [0], "b": [4]}, [], "factor 'b' names observation entry 4.*0 to 3"),
+        ({"a": [0], "b": [-1]}, [], "factor 'b' names observation entry -1"),
+        ({"a": [0], "b": []}, [], "factor 'b' has no observation entries"),
+        ({"a": [0]}, [0], "entry 0 is in factor 'a' and again in 'proprioception'"),
+        ({"a": [0]}, ["c"], "names the factor 'c'"),
+        ({"a": [0]}, ["a"], "no factor is controlled"),
+        ({}, [], "no factor is controlled"),
+        ({"a": "xy"}, [], "factor 'a'"),
+    ],
+)
+def test_bad_factors_are_refused(factors, proprioception, message):
+    with pytest.raises(WorldError, match=message):
+        dusdi.from_gymnasium(Sliders, factors, proprioception)
+
+
+def test_factors_may_be_marked_as_proprioception_by_name():
+    spec = dusdi.from_gymnasium(Sliders, {**SLIDERS, "noise": range(3, 4)}, ["noise"]).spec
+    assert [factor.name for factor in spec.controlled] == ["left", "middle", "right"]
+
+
+def test_discrete_actions_are_refused():
+    with pytest.raises(WorldError, match=r"continuous actions.*Discrete"):
+        dusdi.from_gymnasium("CartPole-v1", {"cart": [0, 1]})
+
+
+def test_unbounded_actions_are_refused():
+    class Unbounded(Sliders):
+        action_space = gymnasium.spaces.Box(-np.inf, np.inf, (3,))
+
+    with pytest.raises(WorldError, match="bounded"):
+        dusdi.from_gymnasium(Unbounded, SLIDERS)
+
+
+def test_image_observations_are_refused():
+    class Image(Sliders):
+        observation_space = gymnasium.spaces.Box(0, 255, (8, 8, 3), np.uint8)
+
+    with pytest.raises(WorldError, match="FlattenObservation"):
+        dusdi.from_gymnasium(Image, SLIDERS)
+
+
+def test_a_nan_observation_stops_at_its_step_and_is_named(tmp_path):
+    class Breaks(Sliders):
+        steps = 0
+
+        def step(self, action):
+            observation, *rest = super().step(action)
+            Breaks.steps += 1
+            if Breaks.steps > 1000:
+                observation[1] = np.nan
+            return observation, *rest
+
+    with pytest.raises(WorldError, match=r"non-finite observation \(nan\).*middle\[0\]"):
+        dusdi.pretrain(dusdi.from_gymnasium(Breaks, SLIDERS), preset="debug", out=tmp_path / "run", progress=False)
+    assert dusdi.load(tmp_path / "run").step == 640  # the last checkpoint before it
+
+
+def test_terminating_worlds_are_reset_and_the_end_is_remembered():
+    from dusdi.rollout import HostStepper
+
+    class Ends(Sliders):
+        def step(self, action):
+            observation, reward, _, truncated, info = super().step(action)
+            return observation, reward, bool(self.position[0] >= 1), truncated, info
+
+    stepper = HostStepper(dusdi.from_gymnasium(Ends, SLIDERS), 1, episode_length=1000)
+    stepper.restart(0, stagger=False)
+    for _ in range(20):
+        step = stepper.step(np.array([[1.0, 1.0, 0.0]]))  # moves left by 0.42
+        if step.over[0]:
+            break
+    assert step.terminated[0] and step.successor[0, 0] == 1.0 and step.observation[0, 0] < 1.0
+
+
+def test_evaluation_needs_the_same_world(tmp_path):
+    world = dusdi.from_gymnasium(Sliders, SLIDERS)
+    skills = dusdi.pretrain(world, preset="debug", progress=False)
+    with pytest.raises(UsageError, match="not one of dusdi's own worlds"):
+        dusdi.evaluate(skills, steps=1000)
+    with pytest.raises(UsageError, match="gunner"):
+        dusdi.evaluate(skills, dusdi.make("gunner-2d"), steps=1000)
+
+
+def test_disentangled_skills_are_found_through_from_gymnasium_alone():
+    """The learning test: three independent factors behind mixed actions, and a hard bar."""
+    world = dusdi.from_gymnasium(Sliders, SLIDERS)
+    fields = dict(steps=48_000, num_envs=16, steps_per_update=16, random_steps=3_200, skill_length=20, mask_steps=8)
+    skills = dusdi.pretrain(world, preset="fast", progress=False, skill_values=3, episode_length=100, **fields)
+    result = dusdi.evaluate(skills, world, steps=20_000)
+    assert result.disentanglement > 0.8, result.importance
+    assert result.completeness > 0.8, result.importance
+    assert result.informativeness > 0.75
