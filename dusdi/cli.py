@@ -205,6 +205,7 @@ def _evaluate(arguments: argparse.Namespace) -> None:
     from dusdi.metrics.dci import summary
     from dusdi.policy import load
     from dusdi.report import heat_map
+    from dusdi.run import origin
 
     world = _world(arguments.env) if arguments.env else None
     folder = Path(arguments.run_folder)
@@ -216,7 +217,7 @@ def _evaluate(arguments: argparse.Namespace) -> None:
         suffix = f"-seed{skills.seed}" if count > 1 else ""
         heat_map(result, folder / f"dci{suffix}.png", title=f"{skills.config.method} in {skills.spec.name}, seed {skills.seed}")
         results.append({"seed": skills.seed, **result.to_json()})
-    report = summary(results)
+    report = summary(results) | {"evaluation_steps": arguments.steps, "evaluation_seed": arguments.seed, "run": origin(folder)}
     (folder / "dci.json").write_text(json.dumps(report, indent=2) + "\n")
     if arguments.json:
         print(json.dumps(report))

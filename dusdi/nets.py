@@ -56,6 +56,7 @@ class EnsembleMLP(nn.Module):
     hidden: tuple[int, ...]
     outputs: int
     gate: bool = False
+    input_gain: float = 0.0
 
     @nn.compact
     def __call__(
@@ -69,6 +70,10 @@ class EnsembleMLP(nn.Module):
             return EnsembleDense(self.members, self.outputs, name="output")(x, x_mask)
         width = self.hidden[0]
         seen = x.shape[-1] if x_mask is None else int(x_mask.sum(1).max())
+        if self.input_gain:
+            # Adam grows what a member needs and leaves the rest small: a soft choice of inputs.
+            gain = self.param("gain", nn.initializers.constant(self.input_gain), (self.members, 1, x.shape[-1]))
+            x = x * gain
         h = EnsembleDense(self.members, width, seen, name="state")(x, x_mask)
         if skill is not None and skill.shape[-1]:
             h += EnsembleDense(self.members, width, seen + skill.shape[-1], False, name="skill")(skill, skill_mask)

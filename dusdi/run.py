@@ -103,6 +103,14 @@ def take_up(folder: Path, spec: WorldSpec, asked: Mapping[str, Any], *, resume: 
     return dataclasses.replace(config, **{name: asked[name] for name in RESUMABLE & asked.keys()}), found
 
 
+def origin(folder: Path) -> dict[str, Any]:
+    """Where a run's results come from: config, world, versions, commit and seconds of training."""
+    with (folder / "progress.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    seconds = float(rows[-1]["seconds"]) if rows else 0.0
+    return {**json.loads((folder / "config.json").read_text()), "seconds": seconds}
+
+
 def describe(spec: WorldSpec) -> str:
     """A world in a few words, for messages."""
     options = ", ".join(f"{name}={value}" for name, value in spec.options.items())

@@ -7,6 +7,7 @@ their sum. With a single channel this is ordinary SAC.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable
 from typing import Any
 
 import jax
@@ -51,12 +52,15 @@ class SAC:
 
     @property
     def _actor(self) -> EnsembleMLP:
-        return EnsembleMLP(1, self.config.actor_hidden, 2 * self.action_size, self.config.skill_input == "gate")
+        members = self.skill_space.components if self.config.actor_parts == "additive" else 1
+        gate = self.config.skill_input == "gate"
+        return EnsembleMLP(members, self.config.actor_hidden, 2 * self.action_size, gate, self.config.input_gain)
 
     @property
     def _critic(self) -> EnsembleMLP:
         members = self._twins * len(self._critic_components)
-        return EnsembleMLP(members, self.config.critic_hidden, 1, self.config.skill_input == "gate")
+        gate = self.config.skill_input == "gate"
+        return EnsembleMLP(members, self.config.critic_hidden, 1, gate, self.config.input_gain)
 
     @property
     def _twins(self) -> int:
@@ -77,15 +81,24 @@ class SAC:
         """The entries of the encoded skill each critic sees, bool [members, Z]."""
         if self.config.critic_skill == "all":
             return None
+        return np.tile(self._skill_mask(self._critic_components), (self._twins, 1))
+
+    @property
+    def _actor_skill_mask(self) -> np.ndarray | None:
+        if self.config.actor_parts == "whole":
+            return None
+        return self._skill_mask(range(self.skill_space.components))
+
+    def _skill_mask(self, components: Iterable[int | None]) -> np.ndarray:
+        """The entries of the encoded skill that belong to each component (None: all of them), bool [n, Z]."""
         space = self.skill_space
-        component_of_entry = np.repeat(np.arange(space.components), space.component_size)
-        rows = [component_of_entry == c if c is not None else component_of_entry >= 0 for c in self._critic_components]
-        return np.tile(np.stack(rows), (self._twins, 1))
+        owner = np.repeat(np.arange(space.components), space.component_size)
+        return np.stack([owner == c if c is not None else owner >= 0 for c in components])
 
     def distribution(self, actor: Any, observation: Array, skill: Array) -> tuple[jax.Array, jax.Array]:
         """Mean and log standard deviation before squashing, each [B, A]."""
-        out: Any = self._actor.apply(actor, observation, self.skill_space.encode(skill))
-        mean, log_std = jnp.split(out[0], 2, axis=-1)
+        out: Any = self._actor.apply(actor, observation, self.skill_space.encode(skill), skill_mask=self._actor_skill_mask)
+        mean, log_std = jnp.split(out.sum(0), 2, axis=-1)
         low, high = self.config.log_std_min, self.config.log_std_max
         return mean, low + 0.5 * (high - low) * (jnp.tanh(log_std) + 1)
 
@@ -116,7 +129,7 @@ class SAC:
         skill = self.skill_space.encode(self.skill_space.sample(skill_key, 1))
         observation = jnp.zeros((1, self.observation_size))
         x = jnp.zeros((1, self.observation_size + self.action_size))
-        actor = self._actor.init(actor_key, observation, skill)
+        actor = self._actor.init(actor_key, observation, skill, skill_mask=self._actor_skill_mask)
         critic = self._critic.init(critic_key, x, skill, skill_mask=self._critic_skill_mask)
         log_alpha = jnp.log(jnp.float32(self.config.alpha))
         return SACState(

@@ -65,6 +65,8 @@ class Gunner2D(JaxWorld):
         ),
         episode_length=1000,
     )
+    #: With few action entries the policy can afford to stay curious; see docs/experiments.md.
+    presets = {"fast": {"alpha": 0.3}}
 
     def reset(self, key):
         position_key, aim_key = jax.random.split(key)

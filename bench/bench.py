@@ -1,0 +1,362 @@
+"""How fast and how big, as ratios measured in one run: `python bench/bench.py [--only NAME ...] [--quick] [--out FILE]`.
+
+The sides of a ratio take turns, and the median over the rounds counts, so that a noisy machine hits them alike. Each benchmark
+is one function in `BENCHMARKS`; results are merged into a JSON file by benchmark, each with its config, commit and wall time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import math
+import multiprocessing
+import os
+import re
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+import dusdi
+from dusdi.config import Config, configure
+from dusdi.envs import JaxWorld, World
+from dusdi.envs.particle import MultiParticle
+from dusdi.learner import GraphTrainer, Learner, TrainState
+from dusdi.rollout import GraphStepper
+from dusdi.run import provenance
+
+FOLDER = Path(__file__).parent
+PARITY_TEST = FOLDER.parent / "tests" / "test_parity_mpe2.py"
+SMALL_REPLAY = dict(replay_capacity=10_240)  # for benchmarks that are not about memory
+
+
+class Result(NamedTuple):
+    """What a benchmark measured (units are in the names), and the settings it ran with."""
+
+    numbers: dict[str, float]
+    settings: dict[str, Any]
+
+
+# --- timing ---
+
+
+class Times:
+    """Seconds of each side in each round."""
+
+    def __init__(self, sides: Sequence[str]):
+        self.wall: dict[str, list[float]] = {side: [] for side in sides}
+        self.cpu: dict[str, list[float]] = {side: [] for side in sides}
+
+    def seconds(self, side: str) -> float:
+        return statistics.median(self.wall[side])
+
+    def ratio(self, side: str, other: str, clock: str = "wall") -> float:
+        """Time of a side over time of another, each round by itself, the median."""
+        rounds = getattr(self, clock)
+        return statistics.median(a / b for a, b in zip(rounds[side], rounds[other], strict=True))
+
+
+def take_turns(sides: dict[str, Callable[[], Any]], rounds: int) -> Times:
+    """Times functions in turn, after one round that compiles and warms up."""
+    times = Times(list(sides))
+    for i in range(rounds + 1):
+        for side, run in sides.items():
+            wall, cpu = time.perf_counter(), time.process_time()
+            jax.block_until_ready(run())
+            if i:
+                times.wall[side].append(time.perf_counter() - wall)
+                times.cpu[side].append(time.process_time() - cpu)
+    return times
+
+
+def chained(function: Callable[[TrainState], TrainState], state: TrainState) -> Callable[[], None]:
+    """A donating function of a train state as one without arguments, which goes on from its last result."""
+    held = [state]
+
+    def run() -> None:
+        held[0] = jax.block_until_ready(function(held[0]))
+
+    return run
+
+
+# --- what is timed ---
+
+
+def trainer_for(world: World, preset: str, **fields: Any) -> tuple[GraphTrainer, Config]:
+    assert isinstance(world, JaxWorld)
+    config = configure(preset, world.presets, fields)
+    return GraphTrainer(world, config), config
+
+
+def after_random_steps(trainer: GraphTrainer, config: Config) -> TrainState:
+    """A train state whose replay holds enough to learn from."""
+    return trainer.advance(trainer.init(), math.ceil(2 * config.batch_size / config.num_envs), True)
+
+
+def updates_only(learner: Learner, count: int) -> Callable[[TrainState], TrainState]:
+    """The updates of `count` iterations without acting, in one compiled call."""
+    return jax.jit(lambda state: jax.lax.fori_loop(0, count, lambda _, s: learner.update(s), state), donate_argnums=0)
+
+
+# --- the benchmarks ---
+
+
+def bench_environment(quick: bool) -> Result:
+    """Multi-Particle with 10 agents: ours, all copies in one compiled loop, against the real mpe2, one copy in one process."""
+    agents, copies, steps, theirs = 10, *((256, 20, 20) if quick else (4096, 100, 200))
+    world, parity = MultiParticle(agents), import_parity_test()
+    stepper = GraphStepper(world, copies, world.spec.episode_length)
+    env, rng = parity.make_reference(agents, theirs + 1), np.random.default_rng(0)
+
+    def step(state, key, action):
+        state = jax.vmap(world.step)(state, action, jax.random.split(key, copies))
+        return state, jax.vmap(world.observe)(state)
+
+    def step_and_reset(state, key, action):
+        state, result = stepper.step(state, key, action)
+        return state, result.observation
+
+    def run_mpe2():
+        env.reset(seed=0)
+        for action in rng.uniform(0, 1, (theirs * agents, 5)).astype(np.float32):
+            env.last()  # the observation of the agent whose turn it is
+            env.step(action)
+
+    (state, ages), observation = stepper.init(jax.random.PRNGKey(0))
+    sides = {
+        "ours": random_walk(step, (state, observation), world.spec.action_size, steps),
+        "ours_with_resets": random_walk(step_and_reset, ((state, ages), observation), world.spec.action_size, steps),
+        "mpe2": run_mpe2,
+    }
+    times = take_turns(sides, rounds=3 if quick else 7)
+    count = {"ours": copies * steps, "ours_with_resets": copies * steps, "mpe2": theirs}
+    numbers = {f"{side}_steps_per_second": count[side] / times.seconds(side) for side in sides}
+    for side in ("ours", "ours_with_resets"):
+        numbers[f"{side}_times_as_fast"] = times.ratio("mpe2", side) * count[side] / theirs
+    return Result(numbers, {"agents": agents, "copies": copies})
+
+
+def random_walk(step: Callable[..., Any], start: Any, action_size: int, steps: int) -> Callable[[], Any]:
+    """Steps all copies by random actions in one compiled call; `start` and what `step` returns are (state, observation)."""
+
+    def body(carry, key):
+        action_key, step_key = jax.random.split(key)
+        action = jax.random.uniform(action_key, (len(carry[1]), action_size), minval=-1.0, maxval=1.0)
+        return step(carry[0], step_key, action), None
+
+    walk = jax.jit(lambda key, start: jax.lax.scan(body, start, jax.random.split(key, steps))[0])
+    return lambda: walk(jax.random.PRNGKey(0), start)
+
+
+def import_parity_test() -> Any:
+    """The test that drives mpe2 step by step beside ours: what is timed here is what is proven equal there."""
+    spec = importlib.util.spec_from_file_location("parity", PARITY_TEST)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def bench_update(quick: bool) -> Result:
+    """One gradient update at the paper's sizes, as a share of the machine's peak in 2048 x 2048 matrix products."""
+    sizes = dict.fromkeys(("actor_hidden", "critic_hidden", "discriminator_hidden"), (128, 128))
+    fields = {"num_envs": 4, "steps_per_update": 4, **SMALL_REPLAY, **(sizes if quick else {})}
+    trainer, config = trainer_for(MultiParticle(), "paper", **fields)
+    state = after_random_steps(trainer, config)
+    updates, dots, size = 2, 8, 2048
+    flops = update_flops(trainer.learner, state)
+    square = jax.random.normal(jax.random.PRNGKey(0), (size, size))
+    dot = jax.jit(jnp.dot)
+    sides = {
+        "peak": lambda: [dot(square, square) for _ in range(dots)],
+        "update": chained(updates_only(trainer.learner, updates), state),
+    }
+    del state
+    times = take_turns(sides, rounds=3 if quick else 5)
+    work = flops * updates / (dots * 2 * size**3)
+    numbers = {
+        "peak_gflops": dots * 2 * size**3 / times.seconds("peak") / 1e9,
+        "update_gflop": flops / 1e9,
+        "update_seconds": times.seconds("update") / updates,
+        "share_of_peak": times.ratio("peak", "update") * work,
+        "share_of_peak_by_cpu_time": times.ratio("peak", "update", "cpu") * work,  # steadier if others use the machine
+    }
+    return Result(numbers, config.to_json())
+
+
+def update_flops(learner: Learner, state: TrainState) -> float:
+    """FLOPs of the matrix products that one update of DUSDi at the paper's sizes can't do without.
+
+    A layer costs 2 B i o forward, and as much for its gradient by the weights and by its input each. The input gradient of a
+    first layer is only needed where the actor learns through the critics, and there only by the action. Biases, activations,
+    Adam, hidden inputs (masks) and everything else count as nothing, so that they show in the share of the peak.
+    """
+    config, spec = learner.config, learner.spec
+    controlled = spec.factor_masks()  # of two discriminators for each factor, one sees it and one all others
+    width = config.discriminator_hidden[0]
+    _, rest = multiplications(state.objective.params)
+    first = int(controlled.sum()) * len(controlled) * width
+    discriminators = 2 * (first + rest) + 2 * rest + first  # forward (update, reward), backward (update)
+    first, rest = multiplications(state.agent.actor)
+    actor = 2 * (first + rest) + 2 * rest + first  # forward (target, update), backward (update)
+    first, rest = multiplications(state.agent.critic)
+    by_action = first // critic_inputs(learner) * spec.action_size
+    # forward (target, update, for the actor), backward (update), by the action (for the actor)
+    critics = 3 * (first + rest) + (2 * rest + first) + (rest + by_action)
+    return 2.0 * config.batch_size * (discriminators + actor + critics)
+
+
+def critic_inputs(learner: Learner) -> int:
+    """Observation, action and encoded skill."""
+    space = learner.objective.skill_space
+    return learner.spec.observation_size + learner.spec.action_size + space.components * space.component_size
+
+
+def multiplications(params: Any) -> tuple[int, int]:
+    """Of one forward pass of one sample: those in layers that see the network's input, and those in the layers after."""
+    sums = [0, 0]
+    for path, leaf in jax.tree_util.tree_flatten_with_path(params)[0]:
+        name = jax.tree_util.keystr(path, simple=True, separator="/")
+        if name.endswith("/kernel"):
+            sums["hidden" in name or "output" in name] += leaf.size
+    return sums[0], sums[1]
+
+
+def bench_factors(quick: bool) -> Result:
+    """Time per update of preset fast as the number of factors grows: Multi-Particle with more and more agents."""
+    counts, updates = ((2, 5), 2) if quick else ((2, 5, 10, 20, 40), 10)
+    sides, settings = {}, {}
+    for agents in counts:
+        trainer, config = trainer_for(MultiParticle(agents), "fast", **SMALL_REPLAY)
+        assert config.updates_per_iteration == 1
+        settings = config.to_json()
+        sides[str(agents)] = chained(updates_only(trainer.learner, updates), after_random_steps(trainer, config))
+    times = take_turns(sides, rounds=3 if quick else 7)
+    least = counts[0]
+    numbers = {}
+    for agents in counts:
+        ratio = times.ratio(str(agents), str(least))
+        numbers[f"{agents}_factors_milliseconds"] = 1e3 * times.seconds(str(agents)) / updates
+        numbers[f"{agents}_factors_times_{least}"] = ratio
+        numbers[f"{agents}_factors_times_{least}_per_factor"] = ratio * least / agents
+    return Result(numbers, settings)
+
+
+def bench_memory(quick: bool) -> Result:
+    """Peak memory of a process that trains in Multi-Particle, against what it has to hold: replay, parameters, optimisers."""
+    presets = ("debug",) if quick else ("fast", "paper")
+    numbers, settings = {}, {}
+    for preset in presets:
+        with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+            measured, settings[preset] = pool.submit(train_and_weigh, preset).result()
+        numbers |= {f"{preset}_{name}": value for name, value in measured.items()}
+    return Result(numbers, settings)
+
+
+def train_and_weigh(preset: str) -> tuple[dict[str, float], dict[str, Any]]:
+    """Megabytes before, at the peak of and needed for a few updates; to be run in a process of its own."""
+    trainer, config = trainer_for(MultiParticle(), preset)
+    jax.block_until_ready(jnp.zeros(1))
+    before = peak_megabytes()
+    state = jax.block_until_ready(trainer.advance(after_random_steps(trainer, config), 2, False))
+    replay, learned = megabytes(state.replay), megabytes((state.agent, state.objective))
+    peak = peak_megabytes()
+    numbers = {
+        "peak_mb": peak,
+        "libraries_mb": before,
+        "replay_mb": replay,
+        "learned_mb": learned,
+        "peak_less_libraries_per_mb_needed": (peak - before) / (replay + learned),
+    }
+    return numbers, config.to_json()
+
+
+def megabytes(tree: Any) -> float:
+    return sum(leaf.nbytes for leaf in jax.tree.leaves(tree)) / 1e6
+
+
+def peak_megabytes() -> float:
+    """Most memory that this process ever had (Linux). `getrusage` would also count the parent it was forked from."""
+    found = re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())
+    assert found is not None
+    return int(found[1]) * 1024 / 1e6
+
+
+def bench_training(quick: bool) -> Result:
+    """The whole training loop of preset fast: steps and updates per second, and what acting and the world take of the time."""
+    iterations = 2 if quick else 20
+    numbers, settings = {}, {}
+    for name in ("gunner-2d", "multi-particle"):
+        trainer, config = trainer_for(dusdi.make(name), "debug" if quick else "fast")
+        settings[name] = config.to_json()
+        sides = {
+            "all": chained(lambda s, t=trainer: t.advance(s, iterations, False), after_random_steps(trainer, config)),
+            "updates": chained(updates_only(trainer.learner, iterations), after_random_steps(trainer, config)),
+        }
+        times = take_turns(sides, rounds=3 if quick else 9)
+        rate = iterations / times.seconds("all")
+        numbers[f"{name}_steps_per_second"] = rate * config.num_envs
+        numbers[f"{name}_updates_per_second"] = rate * config.updates_per_iteration
+        numbers[f"{name}_share_of_acting_and_world"] = 1 - times.ratio("updates", "all")
+    return Result(numbers, settings)
+
+
+BENCHMARKS: dict[str, Callable[[bool], Result]] = {
+    "environment": bench_environment,
+    "update": bench_update,
+    "factors": bench_factors,
+    "memory": bench_memory,
+    "training": bench_training,
+}
+
+
+# --- running and reporting ---
+
+
+def measure(name: str, quick: bool) -> dict[str, Any]:
+    """The result of one benchmark as it is stored."""
+    began = time.monotonic()
+    result = BENCHMARKS[name](quick)
+    return {
+        "numbers": result.numbers,
+        "settings": result.settings,
+        "quick": quick,
+        "made_with": provenance() | {"cores": os.cpu_count()},
+        "seconds": round(time.monotonic() - began, 1),
+    }
+
+
+def show(name: str, numbers: dict[str, float]) -> Table:
+    table = Table("", name, title=BENCHMARKS[name].__doc__, title_justify="left", min_width=60)
+    for what, value in numbers.items():
+        digits = 0 if abs(value) >= 1000 else 1 if abs(value) >= 100 else 3
+        table.add_row(what.replace("_", " "), f"{value:,.{digits}f}")
+    table.columns[1].justify = "right"
+    return table
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    names = "; ".join(f"{name}: {function.__doc__}" for name, function in BENCHMARKS.items())
+    parser.add_argument("--only", nargs="+", choices=BENCHMARKS, metavar="NAME", help=f"benchmarks to run; default: all. {names}")
+    parser.add_argument("--quick", action="store_true", help="tiny sizes, to see that it works; the numbers mean nothing")
+    parser.add_argument("--out", type=Path, default=FOLDER / "results.json", help="JSON to merge the results into")
+    options = parser.parse_args(arguments)
+    for name in options.only or BENCHMARKS:
+        result = measure(name, options.quick)
+        Console().print(show(name, result["numbers"]))
+        stored = json.loads(options.out.read_text()) if options.out.exists() else {}
+        options.out.write_text(json.dumps({**stored, name: result}, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()
