@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -33,7 +34,10 @@ def render(
     if out.suffix.lower() == ".gif":
         imageio.imwrite(out, frames, duration=1000 / FRAMES_PER_SECOND, loop=0)
     else:
-        imageio.imwrite(out, frames, fps=FRAMES_PER_SECOND, macro_block_size=2)
+        with warnings.catch_warnings():
+            # The encoder is a program started at once after the fork that JAX warns about.
+            warnings.filterwarnings("ignore", message=r"os\.fork\(\) was called")
+            imageio.imwrite(out, frames, fps=FRAMES_PER_SECOND, macro_block_size=2)
     return out
 
 
