@@ -181,7 +181,7 @@ def bench_update(quick: bool) -> Result:
         "update": chained(updates_only(trainer.learner, updates), state),
     }
     del state
-    times = take_turns(sides, rounds=3 if quick else 5)
+    times = take_turns(sides, rounds=3)
     work = flops * updates / (dots * 2 * size**3)
     numbers = {
         "peak_gflops": dots * 2 * size**3 / times.seconds("peak") / 1e9,
@@ -232,22 +232,23 @@ def multiplications(params: Any) -> tuple[int, int]:
 
 
 def bench_factors(quick: bool) -> Result:
-    """Time per update of preset fast as the number of factors grows: Multi-Particle with more and more agents."""
-    counts, updates = ((2, 5), 2) if quick else ((2, 5, 10, 20, 40), 10)
-    sides, settings = {}, {}
+    """Time per update of preset fast, and weights, as the number of factors grows: Multi-Particle with more and more agents."""
+    counts, updates = ((2, 5), 2) if quick else ((2, 5, 10, 20, 40), 4)
+    sides, weights, settings = {}, {}, {}
     for agents in counts:
         trainer, config = trainer_for(MultiParticle(agents), "fast", **SMALL_REPLAY)
         assert config.updates_per_iteration == 1
-        settings = config.to_json()
-        sides[str(agents)] = chained(updates_only(trainer.learner, updates), after_random_steps(trainer, config))
-    times = take_turns(sides, rounds=3 if quick else 7)
-    least = counts[0]
-    numbers = {}
+        settings, state = config.to_json(), after_random_steps(trainer, config)
+        weights[agents] = megabytes((state.agent.actor, state.agent.critic, state.objective.params))
+        sides[str(agents)] = chained(updates_only(trainer.learner, updates), state)
+    times = take_turns(sides, rounds=3 if quick else 5)
+    numbers, least = {}, counts[0]
     for agents in counts:
         ratio = times.ratio(str(agents), str(least))
         numbers[f"{agents}_factors_milliseconds"] = 1e3 * times.seconds(str(agents)) / updates
-        numbers[f"{agents}_factors_times_{least}"] = ratio
-        numbers[f"{agents}_factors_times_{least}_per_factor"] = ratio * least / agents
+        numbers[f"{agents}_factors_time_ratio"] = ratio
+        numbers[f"{agents}_factors_time_ratio_per_factor"] = ratio * least / agents
+        numbers[f"{agents}_factors_weights_ratio"] = weights[agents] / weights[least]  # networks x what each of them sees
     return Result(numbers, settings)
 
 
@@ -293,7 +294,7 @@ def peak_megabytes() -> float:
 
 def bench_training(quick: bool) -> Result:
     """The whole training loop of preset fast: steps and updates per second, and what acting and the world take of the time."""
-    iterations = 2 if quick else 20
+    iterations = 2 if quick else 10
     numbers, settings = {}, {}
     for name in ("gunner-2d", "multi-particle"):
         trainer, config = trainer_for(dusdi.make(name), "debug" if quick else "fast")
@@ -302,7 +303,7 @@ def bench_training(quick: bool) -> Result:
             "all": chained(lambda s, t=trainer: t.advance(s, iterations, False), after_random_steps(trainer, config)),
             "updates": chained(updates_only(trainer.learner, iterations), after_random_steps(trainer, config)),
         }
-        times = take_turns(sides, rounds=3 if quick else 9)
+        times = take_turns(sides, rounds=3 if quick else 7)
         rate = iterations / times.seconds("all")
         numbers[f"{name}_steps_per_second"] = rate * config.num_envs
         numbers[f"{name}_updates_per_second"] = rate * config.updates_per_iteration

@@ -52,6 +52,7 @@ class Config:
     mask_steps: int = setting(10, "steps after a skill switch without discriminator loss and reward (release: 10)")
     discriminator_hidden: tuple[int, ...] = setting((1024, 1024), "hidden layers of each discriminator (paper)")
     discriminator_bumps: int = setting(0, "Gaussian bumps through which discriminators see each entry; 0: the plain entry")
+    discriminator_noise: float = setting(0.0, "deviation of noise on what discriminators learn from, in units of their input")
     discriminator_lr: float = setting(1e-4, "learning rate of the discriminators (paper)")
 
     # --- soft actor-critic ---

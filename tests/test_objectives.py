@@ -34,6 +34,7 @@ def reward_of(objective, batch, step=0):
     return np.asarray(with_jit)
 
 
+KEY = jax.random.PRNGKey(0)
 LOG3 = math.log(3.0)
 # Two components with two values; own heads first, then those that see the other factors.
 # q_phi = (3/4, 1/4) and (1/2, 1/2); q_psi = (1/4, 3/4) and (3/4, 1/4).
@@ -75,9 +76,9 @@ def test_first_steps_of_a_skill_are_worth_nothing_and_teach_nothing(spec, make_c
     state = objective.init(jax.random.PRNGKey(0))
     batch = transitions([[0, 1]], skill_age=10)
     assert (reward_of(objective, batch) == 0).all()
-    updated, _ = objective.update(state, batch)
+    updated, _ = objective.update(state, KEY, batch)
     jax.tree.map(np.testing.assert_array_equal, updated.params, state.params)
-    later, _ = objective.update(state, batch._replace(skill_age=jnp.array([11])))
+    later, _ = objective.update(state, KEY, batch._replace(skill_age=jnp.array([11])))
     assert any(jax.tree.leaves(jax.tree.map(lambda a, b: (a != b).any(), later.params, state.params)))
 
 

@@ -65,8 +65,9 @@ class Gunner2D(JaxWorld):
         ),
         episode_length=1000,
     )
-    #: With few action entries the policy can afford to stay curious; see docs/experiments.md.
-    presets = {"fast": {"alpha": 0.3}}
+    #: With few action entries the policy can afford to stay curious, and plain entries gather each skill in one place of
+    #: factors with several dimensions; see docs/experiments.md.
+    presets = {"fast": {"alpha": 0.3, "discriminator_bumps": 0, "discriminator_lr": 5e-3}}
 
     def reset(self, key):
         position_key, aim_key = jax.random.split(key)

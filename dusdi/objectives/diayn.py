@@ -36,8 +36,8 @@ class Diayn(Objective):
     def init(self, key):
         return self._discriminators.init(key)
 
-    def update(self, state, batch):
-        return self._discriminators.update(state, batch)
+    def update(self, state, key, batch):
+        return self._discriminators.update(state, key, batch)
 
     def reward(self, state, batch, step):
         log_ratio, _, _ = self._discriminators.log_ratio(state.params, batch)

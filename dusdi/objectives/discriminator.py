@@ -101,8 +101,11 @@ class Discriminators:
         log_prior = self.skill_space.log_prior
         return at_skill - log_prior, over_prior - log_prior, score
 
-    def update(self, state: DiscriminatorState, batch: Transition) -> tuple[DiscriminatorState, Metrics]:
-        """One Adam step on the mean negative log likelihood of the transitions that count."""
+    def update(self, state: DiscriminatorState, key: jax.Array, batch: Transition) -> tuple[DiscriminatorState, Metrics]:
+        """One Adam step on the mean negative log likelihood of the transitions that count, seen through noise."""
+        if self.config.discriminator_noise:
+            noise = self.config.discriminator_noise * jax.random.normal(key, batch.next_observation.shape)
+            batch = batch._replace(next_observation=batch.next_observation + noise)
         counts = self.counts(batch)
         weights = counts / jnp.maximum(counts.sum(), 1)
 

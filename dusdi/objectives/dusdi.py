@@ -35,8 +35,8 @@ class Dusdi(Objective):
     def init(self, key):
         return self._discriminators.init(key)
 
-    def update(self, state, batch):
-        return self._discriminators.update(state, batch)
+    def update(self, state, key, batch):
+        return self._discriminators.update(state, key, batch)
 
     def reward(self, state: DiscriminatorState, batch, step):
         log_ratio, over_prior, _ = self._discriminators.log_ratio(state.params, batch)
