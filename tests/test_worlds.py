@@ -13,7 +13,7 @@ from gymnasium.utils.env_checker import check_env
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dusdi.envs.base import GymnasiumView, gymnasium_entry_point
+from dusdi.envs import GymnasiumView
 from dusdi.envs.gunner import DEPOTS, Gunner2D, GunnerState
 from dusdi.envs.particle import MultiParticle, ParticleState
 from dusdi.errors import UsageError
@@ -217,12 +217,20 @@ def test_gymnasium_accepts_the_world(world):
     check_without_warnings(GymnasiumView(world, render_mode="rgb_array").unwrapped)
 
 
-def test_gymnasium_accepts_a_registered_world():
-    gymnasium.register("dusdi-test/Gunner-v0", gymnasium_entry_point(Gunner2D))
-    try:
-        check_without_warnings(gymnasium.make("dusdi-test/Gunner-v0", render_mode="rgb_array").unwrapped)
-    finally:
-        del gymnasium.registry["dusdi-test/Gunner-v0"]
+@pytest.mark.parametrize("name", ["dusdi/MultiParticle-v0", "dusdi/Gunner2D-v0"])
+def test_gymnasium_makes_the_registered_worlds(name):
+    env = gymnasium.make(name, render_mode="rgb_array")
+    check_without_warnings(env.unwrapped)
+    env.reset(seed=0)
+    assert env.render().dtype == np.uint8
+
+
+def test_registered_worlds_take_options_and_unseeded_episodes_differ():
+    env = gymnasium.make("dusdi/MultiParticle-v0", agents=2)
+    assert env.observation_space.shape == (14,)
+    other = gymnasium.make("dusdi/MultiParticle-v0", agents=2)
+    assert (env.reset()[0] != other.reset()[0]).any()
+    np.testing.assert_array_equal(env.reset(seed=1)[0], other.reset(seed=1)[0])
 
 
 def check_without_warnings(env):

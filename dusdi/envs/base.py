@@ -93,7 +93,7 @@ class _JaxVector(VectorWorld):
         self._world, self._count = world, count
         self._reset = jax.jit(self._reset_where)
         self._step = jax.jit(self._step_all)
-        self._key = jax.random.PRNGKey(0)
+        self._key = jax.random.PRNGKey(np.random.SeedSequence().generate_state(1)[0])  # until a reset with a seed
         self._state = jax.jit(jax.vmap(world.reset))(jax.random.split(self._key, count))
         self._age = np.zeros(count, np.int32)
 
