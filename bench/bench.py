@@ -350,13 +350,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
     names = "; ".join(f"{name}: {function.__doc__}" for name, function in BENCHMARKS.items())
     parser.add_argument("--only", nargs="+", choices=BENCHMARKS, metavar="NAME", help=f"benchmarks to run; default: all. {names}")
     parser.add_argument("--quick", action="store_true", help="tiny sizes, to see that it works; the numbers mean nothing")
-    parser.add_argument("--out", type=Path, default=FOLDER / "results.json", help="JSON to merge the results into")
+    parser.add_argument("--out", type=Path, help="JSON to merge the results into; default: bench/results.json, none if quick")
     options = parser.parse_args(arguments)
+    out = options.out or (None if options.quick else FOLDER / "results.json")
     for name in options.only or BENCHMARKS:
         result = measure(name, options.quick)
         Console().print(show(name, result["numbers"]))
-        stored = json.loads(options.out.read_text()) if options.out.exists() else {}
-        options.out.write_text(json.dumps({**stored, name: result}, indent=2) + "\n")
+        if out is not None:
+            stored = json.loads(out.read_text()) if out.exists() else {}
+            out.write_text(json.dumps({**stored, name: result}, indent=2) + "\n")
 
 
 if __name__ == "__main__":

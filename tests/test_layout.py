@@ -7,8 +7,8 @@ import pytest
 
 PACKAGE = Path(__file__).parent.parent / "dusdi"
 ORDER = [
-    "errors", "types", "config", "skills", "nets", "normalise", "envs", "rollout", "replay", "objectives", "agents", "learner",
-    "checkpoint", "run", "policy", "progress", "pretrain", "metrics", "evaluate", "report", "video", "cli",
+    "errors", "types", "config", "skills", "nets", "optimise", "normalise", "envs", "rollout", "replay", "objectives", "agents",
+    "learner", "checkpoint", "run", "policy", "progress", "pretrain", "metrics", "evaluate", "report", "video", "cli",
 ]  # fmt: skip
 
 

@@ -17,6 +17,7 @@ from flax import struct
 
 from dusdi.config import Config
 from dusdi.nets import LOG_2PI, EnsembleMLP, bumps
+from dusdi.optimise import adam
 from dusdi.skills import Discrete, SkillSpace
 from dusdi.types import Metrics, Transition
 
@@ -53,7 +54,7 @@ class Discriminators:
 
     @property
     def _optimiser(self) -> optax.GradientTransformation:
-        return optax.adam(self.config.discriminator_lr)
+        return adam(self.config.discriminator_lr, self.config)
 
     def init(self, key: jax.Array) -> DiscriminatorState:
         x, mask = self._input(jnp.zeros((1, self.masks.shape[1])))
