@@ -74,6 +74,13 @@ class EnsembleMLP(nn.Module):
             # Adam grows what a member needs and leaves the rest small: a soft choice of inputs.
             gain = self.param("gain", nn.initializers.constant(self.input_gain), (self.members, 1, x.shape[-1]))
             x = x * gain
+        if skill is not None and skill_mask is not None and (skill_mask.sum(1) == skill_mask[0].sum()).all():
+            # All members see equally much of the skill: pick it out instead of multiplying by zeros.
+            columns = np.nonzero(skill_mask)[1].reshape(self.members, -1)
+            skill, skill_mask = jnp.swapaxes(skill[:, columns], 0, 1), None
+        # XLA on the CPU computes `bi,eio->ebo` transposed and copies the result; a copy of the input per member is cheaper.
+        x = jnp.broadcast_to(x, (self.members, *x.shape[-2:]))
+        skill = None if skill is None else jnp.broadcast_to(skill, (self.members, *skill.shape[-2:]))
         h = EnsembleDense(self.members, width, seen, name="state")(x, x_mask)
         if skill is not None and skill.shape[-1]:
             h += EnsembleDense(self.members, width, seen + skill.shape[-1], False, name="skill")(skill, skill_mask)

@@ -28,7 +28,7 @@ def learn(sac, make_batch, updates=1500):
 
 
 def make_sac(channels=1, observation_size=2, action_size=1, skill_space=Discrete(1, 2), **fields):
-    defaults = dict(actor_hidden=(32, 32), critic_hidden=(32, 32), discount=0.9, alpha=1e-3, normalise_observations=False)
+    defaults = dict(actor_hidden=(32, 32), critic_hidden=(32, 32), discount=0.9, alpha=1e-3, input_gain=0.0)
     config = configure("fast", {}, {**defaults, **fields})
     components = tuple(range(channels)) if channels == skill_space.components else (None,) * channels
     return SAC(observation_size, action_size, skill_space, components, config)

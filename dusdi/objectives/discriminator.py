@@ -67,10 +67,11 @@ class Discriminators:
 
     def _input(self, observation: jax.Array) -> tuple[jax.Array, np.ndarray]:
         """What the networks see of observations [B, D], and which of it each: features [B, F] and a mask [M, F]."""
-        count = self.config.discriminator_bumps
+        count, seen = self.config.discriminator_bumps, np.flatnonzero(self.masks.any(0))
+        observation, masks = observation[:, seen], self.masks[:, seen]
         if not count:
-            return observation, self.masks
-        return bumps(observation, count), np.repeat(self.masks, count, axis=1)
+            return observation, masks
+        return bumps(observation, count), np.repeat(masks, count, axis=1)
 
     def _heads(self, params: Any, observation: jax.Array) -> jax.Array:
         """The raw outputs, [B, heads, head]."""
