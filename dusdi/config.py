@@ -64,7 +64,6 @@ class Config:
     critic_skill: Literal["all", "own"] = setting("all", "critic of component i sees all of z, or only z^i")
     actor_lr: float = setting(1e-4, "learning rate of the actor (paper)")
     critic_lr: float = setting(1e-4, "learning rate of the critics (paper)")
-    decay_lr: bool = setting(False, "let all learning rates fall linearly to zero over `steps`")
     batch_size: int = setting(1024, "transitions per update (paper: 1024)")
     replay_capacity: int = setting(1_000_000, "transitions kept for replay (release)")
     discount: float = setting(0.95, "gamma (release: 0.95)")

@@ -7,7 +7,7 @@ import pytest
 
 PACKAGE = Path(__file__).parent.parent / "dusdi"
 ORDER = [
-    "errors", "types", "config", "skills", "nets", "optimise", "normalise", "envs", "rollout", "replay", "objectives", "agents",
+    "errors", "types", "config", "skills", "nets", "normalise", "envs", "rollout", "replay", "objectives", "agents",
     "learner", "checkpoint", "run", "policy", "progress", "pretrain", "metrics", "evaluate", "report", "video", "cli",
 ]  # fmt: skip
 

@@ -18,7 +18,6 @@ from flax import struct
 
 from dusdi.config import Config
 from dusdi.nets import EnsembleMLP, squashed_gaussian
-from dusdi.optimise import adam
 from dusdi.skills import SkillSpace
 from dusdi.types import Array, Metrics, Transition
 
@@ -138,9 +137,9 @@ class SAC:
             critic=critic,
             target_critic=jax.tree.map(jnp.copy, critic),
             log_alpha=log_alpha,
-            actor_optimiser=adam(self.config.actor_lr, self.config).init(actor),
-            critic_optimiser=adam(self.config.critic_lr, self.config).init(critic),
-            alpha_optimiser=adam(self.config.actor_lr, self.config).init(log_alpha),
+            actor_optimiser=optax.adam(self.config.actor_lr).init(actor),
+            critic_optimiser=optax.adam(self.config.critic_lr).init(critic),
+            alpha_optimiser=optax.adam(self.config.actor_lr).init(log_alpha),
         )
 
     def update(self, state: SACState, key: jax.Array, batch: Transition, reward: jax.Array) -> tuple[SACState, Metrics]:
@@ -172,7 +171,7 @@ class SAC:
             return jnp.mean((q - targets) ** 2, axis=-1).sum(), q
 
         (loss, q), grads = jax.value_and_grad(loss_fn, has_aux=True)(state.critic)
-        updates, optimiser = adam(self.config.critic_lr, self.config).update(grads, state.critic_optimiser)
+        updates, optimiser = optax.adam(self.config.critic_lr).update(grads, state.critic_optimiser)
         critic = optax.apply_updates(state.critic, updates)
         target = optax.incremental_update(critic, state.target_critic, self.config.tau)
         metrics = {"loss/critic": loss / q.shape[0] / q.shape[1], "q": q.mean()}
@@ -188,7 +187,7 @@ class SAC:
             return jnp.mean(alpha * log_prob - q), -log_prob.mean()
 
         (loss, entropy), grads = jax.value_and_grad(loss_fn, has_aux=True)(state.actor)
-        updates, optimiser = adam(self.config.actor_lr, self.config).update(grads, state.actor_optimiser)
+        updates, optimiser = optax.adam(self.config.actor_lr).update(grads, state.actor_optimiser)
         state = state.replace(actor=optax.apply_updates(state.actor, updates), actor_optimiser=optimiser)
         if self.config.learn_alpha:
             state = self._update_alpha(state, entropy)
@@ -197,5 +196,5 @@ class SAC:
     def _update_alpha(self, state: SACState, entropy: jax.Array) -> SACState:
         """Raises the temperature while the policy's entropy is below its target."""
         grad = entropy - self.config.target_entropy * self.action_size
-        update, optimiser = adam(self.config.actor_lr, self.config).update(grad, state.alpha_optimiser)
+        update, optimiser = optax.adam(self.config.actor_lr).update(grad, state.alpha_optimiser)
         return state.replace(log_alpha=state.log_alpha + update, alpha_optimiser=optimiser)

@@ -42,8 +42,9 @@ class ParticleState(NamedTuple):
 class MultiParticle(JaxWorld):
     """n agents and n stations; the observation is n distances, n times [vx, vy, px, py], n times [x, y]."""
 
-    #: The first reward is tiny beside the entropy of fifty action entries; a higher temperature never lets it through.
-    presets = {"fast": {"alpha": 0.02}}
+    #: The first reward is tiny beside the entropy of fifty action entries, so the temperature starts low; it then rises to keep
+    #: the policy from freezing, which cost a tenth of disentanglement. See docs/experiments.md.
+    presets = {"fast": {"alpha": 0.02, "learn_alpha": True, "target_entropy": 0.4}}
 
     def __init__(self, agents: int = 10, simple_actions: bool = False):
         if not isinstance(agents, int) or agents < 1:

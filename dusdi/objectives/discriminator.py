@@ -17,7 +17,6 @@ from flax import struct
 
 from dusdi.config import Config
 from dusdi.nets import LOG_2PI, EnsembleMLP, bumps
-from dusdi.optimise import adam
 from dusdi.skills import Discrete, SkillSpace
 from dusdi.types import Metrics, Transition
 
@@ -54,7 +53,7 @@ class Discriminators:
 
     @property
     def _optimiser(self) -> optax.GradientTransformation:
-        return adam(self.config.discriminator_lr, self.config)
+        return optax.adam(self.config.discriminator_lr)
 
     def init(self, key: jax.Array) -> DiscriminatorState:
         x, mask = self._input(jnp.zeros((1, self.masks.shape[1])))
