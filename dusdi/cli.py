@@ -123,7 +123,10 @@ def _add_fields(group: argparse._ArgumentGroup) -> None:
 
 
 def _integers(text: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in text.split(","))
+    return () if text == "none" else tuple(int(part) for part in text.split(","))
+
+
+_integers.__name__ = "list of layers (N,N or none)"  # what argparse calls it in messages
 
 
 def _use_compilation_cache() -> None:
@@ -140,6 +143,8 @@ def _world(text: str, options: Sequence[str] = ()):
     from dusdi.envs import import_world, make
 
     if ":" in text:
+        if options:
+            raise UsageError("--env-option is for dusdi's own worlds; set the options in the function you name")
         sys.path.insert(0, os.getcwd())
         return import_world(text)
     return make(text, **dict(_parse_option(option) for option in options))
@@ -208,8 +213,8 @@ def _evaluate(arguments: argparse.Namespace) -> None:
     from dusdi.run import origin
 
     world = _world(arguments.env) if arguments.env else None
-    folder = Path(arguments.run_folder)
-    count = load(folder).config.seeds
+    first = load(arguments.run_folder)
+    folder, count = first.folder or Path(arguments.run_folder), first.config.seeds
     results = []
     for index in range(count):
         skills = load(folder, index)

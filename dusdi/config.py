@@ -8,11 +8,12 @@ some more (`World.presets`), and the user has the last word.
 from __future__ import annotations
 
 import dataclasses
+import math
 import typing
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from dusdi.errors import UsageError, unknown_name
+from dusdi.errors import CheckpointError, UsageError, unknown_name
 
 
 def setting(default: Any, doc: str) -> Any:
@@ -81,6 +82,8 @@ class Config:
     normalise_observations: bool = setting(False, "networks see observations with running mean 0 and deviation 1")
 
     def __post_init__(self):
+        for name in ("discriminator_hidden", "actor_hidden", "critic_hidden"):
+            object.__setattr__(self, name, tuple(getattr(self, name)))
         check(self)
 
     @property
@@ -153,6 +156,9 @@ def configure(preset: str, world_presets: Mapping[str, Mapping[str, Any]], overr
 
 def from_json(data: Mapping[str, Any]) -> Config:
     """The config that `Config.to_json` wrote."""
+    for name in data:
+        if name not in FIELDS:
+            raise CheckpointError(f"this run has a config field {name!r} that this version of dusdi does not know")
     known: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in data.items()}
     return Config(**known)
 
@@ -173,6 +179,14 @@ def check(config: Config) -> None:
     for name in ("random_steps", "episode_length", "penalty_weight", "penalty_start", "mask_steps", "discriminator_bumps"):
         if not getattr(config, name) >= 0:
             raise UsageError(f"{name} must not be negative, but is {getattr(config, name)}")
+    if not 0 <= config.seed < 2**31 - config.seeds:
+        raise UsageError(f"seed must be from 0 to {2**31 - config.seeds - 1}, not {config.seed}")
+    if config.learn_alpha and config.target_entropy >= math.log(2):
+        raise UsageError(f"target_entropy must be below log 2 = 0.693 per action entry, not {config.target_entropy}")
+    if config.discriminator_bumps and not config.normalise_observations:
+        raise UsageError("discriminator_bumps need normalise_observations: the bumps lie where normalised entries do")
+    if min(config.discriminator_hidden, default=1) < 1:
+        raise UsageError(f"discriminator_hidden needs layers of at least one unit, not {config.discriminator_hidden}")
     for name in ("actor_hidden", "critic_hidden"):
         if not getattr(config, name) or min(getattr(config, name)) < 1:
             raise UsageError(f"{name} needs at least one layer of at least one unit, not {getattr(config, name)}")

@@ -13,7 +13,7 @@ from dusdi.skills import Discrete
 from dusdi.types import WorldSpec
 
 
-def evaluate(skills: Skills, env: World | None = None, *, steps: int = 100_000, seed: int = 0) -> DCI:
+def evaluate(skills: Skills, env: World | str | None = None, *, steps: int = 100_000, seed: int = 0) -> DCI:
     """How disentangled skills are, measured on `steps` steps with skills redrawn every L steps.
 
     `env` is needed only for worlds that dusdi can't make by name.
@@ -31,7 +31,7 @@ def roll_out(skills: Skills, world: World, *, steps: int, seed: int) -> Rollout:
     return collect(world, skills.act, skills.space, steps=steps, skill_length=length, seed=seed)
 
 
-def world_for(skills: Skills, env: World | None = None) -> World:
+def world_for(skills: Skills, env: World | str | None = None) -> World:
     """The world to evaluate in: `env` if it fits the skills, else the registered world they were learned in."""
     if env is None:
         if skills.spec.name not in WORLDS:
@@ -40,6 +40,7 @@ def world_for(skills: Skills, env: World | None = None) -> World:
                 f"({', '.join(WORLDS)}); pass the world (env=..., or --env package.module:function)"
             )
         return make(skills.spec.name, **skills.spec.options)
+    env = make(env) if isinstance(env, str) else env
     if not _fits(skills.spec, env.spec):
         raise UsageError(f"the skills are for {describe(skills.spec)}, not for {describe(env.spec)}")
     return env

@@ -94,7 +94,11 @@ class EnsembleMLP(nn.Module):
 
 
 def bumps(x: jax.Array, count: int, reach: float = 2.5) -> jax.Array:
-    """Each entry of x [..., D] seen through `count` Gaussian bumps spread evenly over [-reach, reach]: [..., D * count]."""
+    """Each entry of x [..., D] seen through `count` Gaussian bumps spread evenly over [-reach, reach]: [..., D * count].
+
+    What lies beyond is seen at the end.
+    """
+    x = jnp.clip(x, -reach, reach)
     centres = jnp.linspace(-reach, reach, count)
     width = 2 * reach / (count - 1)
     features = jnp.exp(-0.5 * ((x[..., None] - centres) / width) ** 2)

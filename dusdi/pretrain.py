@@ -62,15 +62,13 @@ def pretrain(
     world = make(env) if isinstance(env, str) else env
     asked = fields if preset is None else {"preset": preset, **fields}
     folder = Path(out) if out is not None else None
-    config = configure(preset or "fast", world.presets, fields)  # also checks what was asked when resuming
     taken = take_up(folder, world.spec, asked, resume=resume) if folder else None
-    if taken is not None:
-        config = taken[0]
+    config, found = taken or (configure(preset or "fast", world.presets, fields), None)
     trainer = make_trainer(world, config)
     state, seconds = trainer.init(), 0.0
-    if taken is not None:
-        state = checkpoint.unflatten(state, taken[1].arrays)
-        seconds = taken[1].description["seconds"]
+    if found is not None:
+        state = checkpoint.unflatten(state, found.arrays)
+        seconds = found.description["seconds"]
     done = int(state.iteration) * config.num_envs
     run = Run(folder, world.spec, config, done) if folder else None
     try:

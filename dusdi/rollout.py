@@ -112,13 +112,11 @@ class Rollout(NamedTuple):
     Attributes:
       observation: the state after the step, [n, D].
       skill: the skill in force, [n, C] or [n, C, M].
-      skill_age: steps it had been in force, [n].
       episode: which copy of the world the row comes from, [n].
     """
 
     observation: np.ndarray
     skill: np.ndarray
-    skill_age: np.ndarray
     episode: np.ndarray
 
 
@@ -126,20 +124,22 @@ Policy = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 
 def collect(world: World, policy: Policy, space: SkillSpace, *, steps: int, skill_length: int, seed: int) -> Rollout:
-    """About `steps` steps of a policy of observations and skills, with random skills redrawn every `skill_length`."""
+    """About `steps` steps of a policy of observations and skills, with skills redrawn every `skill_length` and at resets."""
     length = min(world.spec.episode_length, max(skill_length, steps // MIN_EPISODES))
     count = max(1, steps // length)
     stepper = HostStepper(world, count, length)
     observation = stepper.restart(seed, stagger=False)
     key = jax.random.PRNGKey(seed)
-    rows = []
-    for t in range(length):
-        if t % skill_length == 0:
-            key, skill_key = jax.random.split(key)
-            skill = np.asarray(space.sample(skill_key, count))
+    skill = np.array(space.sample(key, count))
+    age, rows = np.zeros(count, int), []
+    for _ in range(length):
         step = stepper.step(policy(observation, skill))
-        observation = step.observation
-        age = np.full(count, t % skill_length + 1)
-        rows.append(Rollout(step.successor, skill, age, np.arange(count)))
+        rows.append(Rollout(step.successor, skill.copy(), np.arange(count)))
+        observation, age = step.observation, age + 1
+        used_up = (age >= skill_length) | step.over
+        if used_up.any():
+            key, skill_key = jax.random.split(key)
+            skill[used_up] = np.asarray(space.sample(skill_key, count))[used_up]
+            age[used_up] = 0
     stepper.close()
     return Rollout(*(np.concatenate(column) for column in zip(*rows, strict=True)))

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import csv
 import dataclasses
+import io
 import json
 import os
 import platform
@@ -24,11 +25,11 @@ from tensorboardX import SummaryWriter
 
 from dusdi import checkpoint
 from dusdi.checkpoint import Checkpoint
-from dusdi.config import Config, from_json
-from dusdi.errors import UsageError
+from dusdi.config import FIELDS, Config, from_json
+from dusdi.errors import UsageError, unknown_name
 from dusdi.types import WorldSpec
 
-#: Config fields that may change when a run is resumed.
+#: Config fields that may change when a run is resumed: it can be made longer.
 RESUMABLE = {"steps"}
 
 
@@ -37,15 +38,13 @@ class Run:
 
     def __init__(self, folder: Path, spec: WorldSpec, config: Config, after_step: int):
         """Rows and events after `after_step` are of a life that ended before its next checkpoint; they are dropped."""
-        self.folder, self._spec, self._config = folder, spec, config
+        self.folder, self._config = folder, config
         folder.mkdir(parents=True, exist_ok=True)
-        _write_atomically(folder / "config.json", json.dumps(self._description(), indent=2) + "\n")
+        self._description = {"config": config.to_json(), "world": spec.to_json(), "made_with": provenance()}
+        _write_atomically(folder / "config.json", json.dumps(self._description, indent=2) + "\n")
         self._csv = folder / "progress.csv"
         self._keep_rows(after_step)
-        self._events = SummaryWriter(str(folder), purge_step=after_step + 1 if after_step else None)
-
-    def _description(self) -> dict[str, Any]:
-        return {"config": self._config.to_json(), "world": self._spec.to_json(), "made_with": provenance()}
+        self._events = SummaryWriter(str(folder), purge_step=after_step + 1)
 
     def _keep_rows(self, until: int) -> None:
         if not self._csv.exists():
@@ -53,8 +52,9 @@ class Run:
         with self._csv.open(newline="") as file:
             header, *rows = list(csv.reader(file)) or [[]]
         kept = [row for row in rows if len(row) == len(header) and int(row[0]) <= until]
-        text = "".join(",".join(row) + "\n" for row in [header, *kept] if row) if kept else ""
-        _write_atomically(self._csv, text)
+        text = io.StringIO()
+        csv.writer(text, lineterminator="\n").writerows([header, *kept] if kept else [])
+        _write_atomically(self._csv, text.getvalue())
 
     def log(self, step: int, seconds: float, rows: Sequence[Mapping[str, float]]) -> None:
         """Writes the metrics of each seed."""
@@ -74,41 +74,47 @@ class Run:
 
     def save(self, step: int, seconds: float, state: Any) -> None:
         """Writes a checkpoint of everything."""
-        checkpoint.save(self.folder / "checkpoints", step, state, {**self._description(), "seconds": seconds})
+        checkpoint.save(self.folder / "checkpoints", step, state, {**self._description, "seconds": seconds})
 
     def close(self) -> None:
         self._events.close()
 
 
-def take_up(folder: Path, spec: WorldSpec, asked: Mapping[str, Any], *, resume: bool) -> tuple[Config, Checkpoint] | None:
-    """The config and newest checkpoint of the run in a folder, or None if there is nothing to resume.
+def take_up(folder: Path, spec: WorldSpec, asked: Mapping[str, Any], *, resume: bool) -> tuple[Config, Checkpoint | None] | None:
+    """The config of the run in a folder and its newest checkpoint, if it got that far; None if there is no run.
 
     `asked` holds the config fields the user named; they must not contradict the run's, except for its length.
     """
     found = checkpoint.load_newest(folder / "checkpoints")
-    if not resume and (found is not None or (folder / "config.json").exists()):
-        raise UsageError(f"{folder} already holds a run; resume it with --resume (resume=True), or choose another folder")
-    if found is None:
+    written = folder / "config.json"
+    if found is None and not written.exists():
         return None
-    theirs = WorldSpec.from_json(found.description["world"])
-    if theirs != spec:
+    if not resume:
+        raise UsageError(f"{folder} already holds a run; resume it with --resume (resume=True), or choose another folder")
+    # config.json is newer than the checkpoint if the run was made longer and killed before its next checkpoint
+    description = json.loads(written.read_text()) if written.exists() else found.description  # type: ignore[union-attr]
+    theirs = WorldSpec.from_json(description["world"])
+    if json.dumps(theirs.to_json()) != json.dumps(spec.to_json()):
         raise UsageError(f"{folder} holds a run in {describe(theirs)}, which is not {describe(spec)}")
-    config = from_json(found.description["config"])
+    config = from_json(description["config"])
     for name, value in asked.items():
+        if name not in FIELDS:
+            raise unknown_name("config field", name, FIELDS)
+        value = tuple(value) if isinstance(value, list) else value
         if name not in RESUMABLE and getattr(config, name) != value:
             raise UsageError(
                 f"{folder} was run with {name} = {getattr(config, name)}, not {value}; "
                 "resume it without that, or choose another folder"
             )
-    return dataclasses.replace(config, **{name: asked[name] for name in RESUMABLE & asked.keys()}), found
+    steps = max(config.steps, asked.get("steps", 0))
+    return dataclasses.replace(config, steps=steps), found
 
 
 def origin(folder: Path) -> dict[str, Any]:
     """Where a run's results come from: config, world, versions, commit and seconds of training."""
-    with (folder / "progress.csv").open(newline="") as file:
-        rows = list(csv.DictReader(file))
-    seconds = float(rows[-1]["seconds"]) if rows else 0.0
-    return {**json.loads((folder / "config.json").read_text()), "seconds": seconds}
+    found = checkpoint.load_newest(folder / "checkpoints")
+    keys = ("config", "world", "made_with", "step", "seconds")
+    return {key: found.description[key] for key in keys} if found else {}
 
 
 def describe(spec: WorldSpec) -> str:

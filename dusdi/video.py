@@ -28,6 +28,8 @@ def render(
     out = Path(out)
     if out.suffix.lower() not in (".mp4", ".gif"):
         raise UsageError(f"videos are written as .mp4 or .gif, not as {out.name!r}")
+    if not chosen and count < 1:
+        raise UsageError(f"a video shows at least one skill, not {count}")
     sequence = [skills.space.check(skill) for skill in chosen] or list(skills.sample_skills(count, seed))
     frames = list(_frames(skills, world, sequence, seed))
     out.parent.mkdir(parents=True, exist_ok=True)

@@ -48,6 +48,11 @@ def test_the_world_changes_the_preset_and_the_user_has_the_last_word():
         ({"tau": 0.0}, "tau"),
         ({"actor_hidden": ()}, "actor_hidden"),
         ({"penalty_weight": -0.1}, "penalty_weight"),
+        ({"seed": 2**31}, "seed"),
+        ({"seed": -1}, "seed"),
+        ({"learn_alpha": True, "target_entropy": 0.7}, "log 2"),
+        ({"normalise_observations": False}, "discriminator_bumps"),
+        ({"discriminator_hidden": (0,)}, "discriminator_hidden"),
     ],
 )
 def test_bad_values_are_refused_with_the_field_named(fields, message):

@@ -29,15 +29,30 @@ def test_actions_are_scaled_and_episodes_reset_where_asked():
     np.testing.assert_array_equal(vector.reset(seed=3), start)
 
 
-def test_copies_can_run_in_processes():
-    world = dusdi.from_gymnasium("Pendulum-v1", {"angle": slice(0, 2), "speed": 2}, processes=True)
-    vector = world.vector(2)
-    first = vector.reset(seed=0)
-    stepped, _, _ = vector.step(np.zeros((2, 1)))
-    vector.close()
-    inline = dusdi.from_gymnasium("Pendulum-v1", {"angle": slice(0, 2), "speed": 2}).vector(2)
-    np.testing.assert_array_equal(inline.reset(seed=0), first)
-    np.testing.assert_array_equal(inline.step(np.zeros((2, 1)))[0], stepped)
+def test_scaled_actions_stay_in_the_box():
+    class Picky(Sliders):
+        action_space = gymnasium.spaces.Box(np.float32(-1.9096133), np.float32(1.6765125), (3,))
+
+        def step(self, action):
+            assert self.action_space.contains(action), action
+            return super().step(action)
+
+    vector = dusdi.from_gymnasium(Picky, SLIDERS).vector(1)
+    vector.reset(seed=0)
+    for value in (-1.0, 1.0, 0.3):
+        vector.step(np.full((1, 3), value, np.float32))
+
+
+def test_a_world_without_pictures_says_so():
+    vector = dusdi.from_gymnasium(Sliders, SLIDERS).vector(1)
+    vector.reset(seed=0)
+    with pytest.raises(WorldError, match="render_mode"):
+        vector.render()
+
+
+def test_an_instance_is_refused():
+    with pytest.raises(WorldError, match="not an instance"):
+        dusdi.from_gymnasium(Sliders(), SLIDERS)
 
 
 @pytest.mark.parametrize(
@@ -52,6 +67,10 @@ def test_copies_can_run_in_processes():
         ({"a": [0]}, ["a"], "no factor is controlled"),
         ({}, [], "no factor is controlled"),
         ({"a": "xy"}, [], "factor 'a'"),
+        ({"a": [True, False]}, [], "factor 'a'"),
+        ({"a": [0.9]}, [], "factor 'a'"),
+        ({"a": np.int64(0)}, "bb", "names the factor 'bb'"),
+        ({"a": [0]}, slice(0, 2), "entry 0 is in factor 'a' and again in 'proprioception'"),
     ],
 )
 def test_bad_factors_are_refused(factors, proprioception, message):

@@ -120,6 +120,35 @@ def test_an_existing_run_is_not_overwritten(tmp_path):
         dusdi.pretrain("multi-particle", out=tmp_path, resume=True, progress=False)
 
 
+def test_a_run_killed_before_its_first_checkpoint_keeps_what_was_asked(tmp_path, monkeypatch):
+    monkeypatch.setattr(pretrain_module(), "_loop", lambda *args: (_ for _ in ()).throw(RuntimeError("killed")))
+    with pytest.raises(RuntimeError, match="killed"):
+        dusdi.pretrain("gunner-2d", preset="debug", steps=640, seed=7, out=tmp_path, progress=False)
+    monkeypatch.undo()
+    with pytest.raises(UsageError, match="already holds a run"):
+        dusdi.pretrain("gunner-2d", out=tmp_path, progress=False)
+    with pytest.raises(UsageError, match="multi-particle"):
+        dusdi.pretrain("multi-particle", out=tmp_path, resume=True, progress=False)
+    skills = dusdi.pretrain("gunner-2d", out=tmp_path, resume=True, progress=False, num_envs=16, actor_hidden=[16, 16])
+    assert (skills.seed, skills.step, skills.config.preset) == (7, 640, "debug")
+
+
+def test_a_longer_run_killed_before_its_next_checkpoint_stays_longer(tmp_path, monkeypatch):
+    dusdi.pretrain("gunner-2d", preset="debug", steps=640, out=tmp_path, progress=False)
+    monkeypatch.setattr(pretrain_module(), "_loop", lambda *args: (_ for _ in ()).throw(RuntimeError("killed")))
+    with pytest.raises(RuntimeError, match="killed"):
+        dusdi.pretrain("gunner-2d", steps=960, out=tmp_path, resume=True, progress=False)
+    monkeypatch.undo()
+    assert dusdi.pretrain("gunner-2d", out=tmp_path, resume=True, progress=False).step == 960
+
+
+def test_rows_survive_factor_names_with_commas(tmp_path):
+    world = dusdi.from_gymnasium(Sliders, {"x, y": [0, 1], "z": [2]})
+    for steps in (640, 960, 1280):
+        dusdi.pretrain(world, preset="debug", steps=steps, out=tmp_path, resume=True, progress=False)
+    assert [row["step"] for row in rows(tmp_path)] == ["640", "960", "1280"]
+
+
 def test_a_damaged_checkpoint_falls_back_to_the_one_before(tmp_path):
     dusdi.pretrain("gunner-2d", preset="debug", out=tmp_path / "whole", progress=False)
     dusdi.pretrain("gunner-2d", preset="debug", out=tmp_path / "run", progress=False)

@@ -5,6 +5,7 @@ Its reward is ignored, its actions are scaled to [-1, 1], and the user says whic
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any
@@ -12,7 +13,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 from gymnasium.spaces import Box
-from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 from dusdi.envs.base import HostWorld, VectorWorld
 from dusdi.errors import WorldError
@@ -24,10 +25,9 @@ Indices = int | slice | Iterable[int]
 def from_gymnasium(
     env: str | type[gymnasium.Env] | Callable[[], gymnasium.Env],
     factors: Mapping[str, Indices],
-    proprioception: Iterable[int | str] = (),
+    proprioception: Indices | Iterable[int | str] = (),
     *,
     name: str | None = None,
-    processes: bool = False,
     **env_options: Any,
 ) -> HostWorld:
     """Turns a Gymnasium environment into a world whose factors are parts of its observation.
@@ -38,9 +38,10 @@ def from_gymnasium(
       proprioception: entries, or names of `factors`, that no skill component is to control. Entries that are named nowhere
         are treated the same way: the policy sees them, skills are not about them.
       name: what to call the world; default: the id or the name of the class or function.
-      processes: run the copies in processes of their own, for slow environments.
       **env_options: passed on to the environment.
     """
+    if isinstance(env, gymnasium.Env):
+        raise WorldError("from_gymnasium makes many copies: pass the environment's class or a function, not an instance")
     make = partial(gymnasium.make, env, **env_options) if isinstance(env, str) else partial(env, **env_options)
     name = name or (env if isinstance(env, str) else str(getattr(env, "__name__", type(env).__name__)))
     probe = make()
@@ -58,7 +59,7 @@ def from_gymnasium(
         factors=_make_factors(factors, proprioception, size),
         episode_length=length or WorldSpec.episode_length,
     )
-    return GymnasiumWorld(spec, make, action_space, processes)
+    return GymnasiumWorld(spec, make, action_space)
 
 
 def _check_spaces(name: str, env: gymnasium.Env) -> tuple[Box, Box]:
@@ -70,19 +71,22 @@ def _check_spaces(name: str, env: gymnasium.Env) -> tuple[Box, Box]:
         )
     if not isinstance(action, Box) or len(action.shape) != 1:
         raise WorldError(f"{name}: the action space must be a flat Box (continuous actions), not {action}")
-    if not action.is_bounded():
+    if not np.issubdtype(action.dtype, np.floating):
+        raise WorldError(f"{name}: actions must be real numbers, not {action.dtype}")
+    if not action.is_bounded() or not np.isfinite(action.high - action.low).all():
         raise WorldError(
             f"{name}: the action space must be bounded, but is {action}; wrap it in gymnasium.wrappers.RescaleAction"
         )
     return observation, action
 
 
-def _make_factors(factors: Mapping[str, Indices], proprioception: Iterable[int | str], size: int) -> tuple[Factor, ...]:
-    marked = list(proprioception)
-    names, entries = {x for x in marked if isinstance(x, str)}, tuple(int(x) for x in marked if not isinstance(x, str))
-    for unknown in names - set(factors):
+def _make_factors(factors: Mapping[str, Indices], proprioception: Indices | Iterable[int | str], size: int) -> tuple[Factor, ...]:
+    marked: list[Any] = [proprioception] if isinstance(proprioception, str | slice | int) else list(proprioception)
+    names = {x for x in marked if isinstance(x, str)}
+    for unknown in sorted(names - set(factors)):
         raise WorldError(f"proprioception names the factor {unknown!r}, but the factors are {', '.join(factors)}")
     found = [Factor(name, _indices(name, given, size), name not in names) for name, given in factors.items()]
+    entries = tuple(i for x in marked if not isinstance(x, str) for i in _indices("proprioception", x, size))
     if entries:
         found.append(Factor("proprioception", entries, controlled=False))
     taken = {index for factor in found for index in factor.indices}
@@ -96,35 +100,30 @@ def _indices(name: str, given: Indices, size: int) -> tuple[int, ...]:
     if isinstance(given, slice):
         return tuple(range(size)[given])
     try:
-        return tuple(int(i) for i in np.atleast_1d(np.asarray(given if isinstance(given, int) else list(given))))
-    except (TypeError, ValueError) as error:
+        entries: list[Any] = list(given) if isinstance(given, Iterable) else [given]
+        if any(isinstance(i, bool | np.bool_) for i in entries):
+            raise TypeError("a mask")
+        return tuple(operator.index(i) for i in entries)
+    except TypeError as error:
         raise WorldError(f"factor {name!r}: {given!r} is not an index, a slice or a list of indices") from error
 
 
 class GymnasiumWorld(HostWorld):
     """A world around a function that makes Gymnasium environments."""
 
-    def __init__(self, spec: WorldSpec, make: Callable[..., gymnasium.Env], action_space: Box, processes: bool):
-        self.spec, self._make, self._action_space, self._processes = spec, make, action_space, processes
+    def __init__(self, spec: WorldSpec, make: Callable[..., gymnasium.Env], action_space: Box):
+        self.spec, self._make, self._action_space = spec, make, action_space
 
     def vector(self, count: int) -> VectorWorld:
-        return _GymnasiumVector(self._make, count, self._action_space, self._processes)
+        return _GymnasiumVector(self._make, count, self._action_space)
 
 
 class _GymnasiumVector(VectorWorld):
-    """Copies of a Gymnasium environment; the picture comes from one of its own, made when first asked for."""
+    """Copies of a Gymnasium environment, stepped one after the other."""
 
-    def __init__(self, make: Callable[..., gymnasium.Env], count: int, action_space: Box, processes: bool):
-        makers, mode = [make] * count, AutoresetMode.DISABLED
-        # JAX has threads, so processes are spawned afresh rather than forked
-        self._envs = (
-            AsyncVectorEnv(makers, autoreset_mode=mode, context="spawn")
-            if processes
-            else SyncVectorEnv(makers, autoreset_mode=mode)
-        )
-        self._count = count
-        self._low = action_space.low.astype(np.float32)
-        self._range = (action_space.high - action_space.low).astype(np.float32)
+    def __init__(self, make: Callable[..., gymnasium.Env], count: int, action_space: Box):
+        self._envs = SyncVectorEnv([make] * count, autoreset_mode=AutoresetMode.DISABLED)
+        self._low, self._high = action_space.low, action_space.high
 
     def reset(self, seed=None, mask=None):
         options = None if mask is None else {"reset_mask": np.asarray(mask, bool)}
@@ -132,15 +131,19 @@ class _GymnasiumVector(VectorWorld):
         return np.array(observation, np.float32)
 
     def step(self, actions):
-        scaled = self._low + self._range * (np.clip(actions, -1, 1) + 1) / 2
-        observation, _, terminated, truncated, _ = self._envs.step(scaled)
+        share = (np.clip(actions, -1, 1) + 1) / 2
+        scaled = np.clip(self._low + (self._high - self._low) * share, self._low, self._high)
+        observation, _, terminated, truncated, _ = self._envs.step(scaled.astype(self._low.dtype))
         return np.array(observation, np.float32), np.array(terminated), np.array(truncated)
 
     def render(self, index=0):
-        frames = self._envs.render()
-        if not frames or frames[index] is None:
+        try:
+            picture = self._envs.envs[index].render()
+        except NotImplementedError:
+            picture = None
+        if picture is None:
             raise WorldError('the environment gives no picture; pass render_mode="rgb_array" to from_gymnasium')
-        return np.asarray(frames[index], np.uint8)
+        return np.asarray(picture, np.uint8)
 
     def close(self):
         self._envs.close()
