@@ -1,7 +1,7 @@
 """Discriminators q(z^i | part of the state): what all mutual-information objectives share.
 
 M networks look at the next state through masks of their own; each predicts one or more skill components. Their log
-density relative to the prior, `log q(z^i|s) - log p(z^i)`, is what "knows nothing" makes zero on average.
+density relative to the prior, `log q(z^i|s) - log p(z^i)`, is zero for a discrete head that knows nothing.
 """
 
 from __future__ import annotations
