@@ -130,12 +130,18 @@ def provenance() -> dict[str, str]:
 
 
 def _commit() -> str:
-    """The source's commit, with a + if it was changed since; empty outside a checkout."""
-    git = ["git", "-C", str(Path(__file__).parent)]
+    """The source's commit, with a + if it was changed since; empty where the package is not in a checkout of its own."""
+    root = Path(__file__).resolve().parent.parent
+    if not (root / ".git").exists():
+        return ""
+
+    def git(*arguments: str) -> str:
+        command = ["git", "-C", str(root), *arguments]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
     try:
-        commit = subprocess.run([*git, "rev-parse", "--short=12", "HEAD"], capture_output=True, text=True, check=True)
-        changed = subprocess.run([*git, "status", "--porcelain", "--untracked-files=no"], capture_output=True, text=True)
-        return commit.stdout.strip() + ("+" if changed.stdout.strip() else "")
+        changed = git("status", "--porcelain", "--untracked-files=no")
+        return git("rev-parse", "--short=12", "HEAD") + ("+" if changed else "")
     except (OSError, subprocess.CalledProcessError):
         return ""
 
