@@ -168,7 +168,7 @@ def import_parity_test() -> Any:
 
 def bench_update(quick: bool) -> Result:
     """One gradient update at the paper's sizes, as a share of the machine's peak in 2048 x 2048 matrix products."""
-    sizes = dict.fromkeys(("actor_hidden", "critic_hidden", "discriminator_hidden"), (128, 128))
+    sizes = dict.fromkeys(("actor_hidden", "critic_hidden", "discriminator_hidden", "penalty_hidden"), (128, 128))
     fields = {"num_envs": 4, "steps_per_update": 4, **SMALL_REPLAY, **(sizes if quick else {})}
     trainer, config = trainer_for(MultiParticle(), "paper", **fields)
     state = after_random_steps(trainer, config)
@@ -201,11 +201,10 @@ def update_flops(learner: Learner, state: TrainState) -> float:
     Adam, hidden inputs (masks) and everything else count as nothing, so that they show in the share of the peak.
     """
     config, spec = learner.config, learner.spec
-    controlled = spec.factor_masks()  # of two discriminators for each factor, one sees it and one all others
-    width = config.discriminator_hidden[0]
-    _, rest = multiplications(state.objective.params)
-    first = int(controlled.sum()) * len(controlled) * width
-    discriminators = 2 * (first + rest) + 2 * rest + first  # forward (update, reward), backward (update)
+    discriminators = 0
+    for discriminator in state.objective:
+        first, rest = multiplications(discriminator.params)
+        discriminators += 2 * (first + rest) + 2 * rest + first  # forward (update, reward), backward (update)
     first, rest = multiplications(state.agent.actor)
     actor = 2 * (first + rest) + 2 * rest + first  # forward (target, update), backward (update)
     first, rest = multiplications(state.agent.critic)

@@ -51,10 +51,11 @@ class Config:
     penalty: Literal["paper", "club"] = setting("paper", "estimate of I(S^-i; Z^i): paper's lower bound or CLUB's upper")
     penalty_start: int = setting(0, "environment steps before the penalty counts (release: 1,000,000)")
     mask_steps: int = setting(10, "steps after a skill switch without discriminator loss and reward (release: 10)")
-    discriminator_hidden: tuple[int, ...] = setting((1024, 1024), "hidden layers of each discriminator (paper)")
-    discriminator_bumps: int = setting(0, "Gaussian bumps through which discriminators see each entry; 0: the plain entry")
-    discriminator_noise: float = setting(0.0, "deviation of noise on what discriminators learn from, in units of their input")
-    discriminator_lr: float = setting(1e-4, "learning rate of the discriminators (paper)")
+    discriminator_hidden: tuple[int, ...] = setting((1024, 1024), "hidden layers of each q_phi (paper)")
+    discriminator_bumps: int = setting(0, "Gaussian bumps through which each q_phi sees an entry; 0: the plain entry")
+    discriminator_lr: float = setting(1e-4, "learning rate of each q_phi (paper)")
+    penalty_hidden: tuple[int, ...] = setting((1024, 1024), "hidden layers of each q_psi (paper)")
+    penalty_lr: float = setting(1e-4, "learning rate of each q_psi (paper)")
 
     # --- soft actor-critic ---
     actor_hidden: tuple[int, ...] = setting((1024, 1024), "hidden layers of the actor (paper)")
@@ -82,7 +83,7 @@ class Config:
     normalise_observations: bool = setting(False, "networks see observations with running mean 0 and deviation 1")
 
     def __post_init__(self):
-        for name in ("discriminator_hidden", "actor_hidden", "critic_hidden"):
+        for name in ("discriminator_hidden", "penalty_hidden", "actor_hidden", "critic_hidden"):
             object.__setattr__(self, name, tuple(getattr(self, name)))
         check(self)
 
@@ -106,11 +107,14 @@ PRESETS: dict[str, dict[str, Any]] = {
         episode_length=200,
         log_every=25_600,
         checkpoint_every=512_000,
+        mask_steps=0,
         discriminator_hidden=(),
         discriminator_bumps=32,
         discriminator_lr=2e-3,
-        actor_hidden=(128, 128),
-        critic_hidden=(128, 128),
+        penalty_hidden=(),
+        penalty_lr=2e-3,
+        actor_hidden=(64, 64),
+        critic_hidden=(64, 64),
         skill_input="gate",
         actor_parts="additive",
         input_gain=0.1,
@@ -171,7 +175,7 @@ def check(config: Config) -> None:
             raise unknown_name(name, str(value), typing.get_args(annotation))
     positive = (
         "steps seeds num_envs steps_per_update log_every checkpoint_every skill_values skill_dim skill_length "
-        "max_skills batch_size replay_capacity discriminator_lr actor_lr critic_lr alpha"
+        "max_skills batch_size replay_capacity discriminator_lr penalty_lr actor_lr critic_lr alpha"
     )
     for name in positive.split():
         if not getattr(config, name) > 0:
@@ -185,8 +189,9 @@ def check(config: Config) -> None:
         raise UsageError(f"target_entropy must be below log 2 = 0.693 per action entry, not {config.target_entropy}")
     if config.discriminator_bumps and not config.normalise_observations:
         raise UsageError("discriminator_bumps need normalise_observations: the bumps lie where normalised entries do")
-    if min(config.discriminator_hidden, default=1) < 1:
-        raise UsageError(f"discriminator_hidden needs layers of at least one unit, not {config.discriminator_hidden}")
+    for name in ("discriminator_hidden", "penalty_hidden"):
+        if min(getattr(config, name), default=1) < 1:
+            raise UsageError(f"{name} needs layers of at least one unit, not {getattr(config, name)}")
     for name in ("actor_hidden", "critic_hidden"):
         if not getattr(config, name) or min(getattr(config, name)) < 1:
             raise UsageError(f"{name} needs at least one layer of at least one unit, not {getattr(config, name)}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dusdi.envs import WORLDS, make
-from dusdi.envs.base import World
+from dusdi.envs.base import ORACLE_VALUES, World
 from dusdi.errors import UsageError
 from dusdi.metrics.dci import DCI, dci
 from dusdi.policy import Skills
@@ -23,6 +23,15 @@ def evaluate(skills: Skills, env: World | str | None = None, *, steps: int = 100
     discrete = isinstance(skills.space, Discrete) and skills.space.components > 1
     cells = skills.space.component_size if discrete else skills.config.skill_values
     return dci(rollout.skill, rollout.observation, world.spec, rollout.episode, cells, seed=seed)
+
+
+def evaluate_oracle(world: World, *, skill_length: int, steps: int = 100_000, seed: int = 0) -> DCI | None:
+    """The scores of the world's hand-written oracle, a ceiling for what skills can reach; None if it has no oracle."""
+    if world.oracle is None:
+        return None
+    space = Discrete(len(world.spec.controlled), ORACLE_VALUES)
+    rollout = collect(world, world.oracle, space, steps=steps, skill_length=skill_length, seed=seed)
+    return dci(rollout.skill, rollout.observation, world.spec, rollout.episode, ORACLE_VALUES, seed=seed)
 
 
 def roll_out(skills: Skills, world: World, *, steps: int, seed: int) -> Rollout:

@@ -18,7 +18,7 @@ LOG_2PI = math.log(2 * math.pi)
 
 
 class EnsembleDense(nn.Module):
-    """E dense layers: x [B, in] or [E, B, in] -> [E, B, features].
+    """E dense layers: x [E, B, in] -> [E, B, features].
 
     Attributes:
       members: E.
@@ -33,17 +33,14 @@ class EnsembleDense(nn.Module):
     use_bias: bool = True
 
     @nn.compact
-    def __call__(self, x: jax.Array, mask: np.ndarray | None = None) -> jax.Array:
-        """`mask` [E, in] hides inputs from members."""
+    def __call__(self, x: jax.Array) -> jax.Array:
         bound = 1 / math.sqrt(max(self.fan_in or x.shape[-1], 1))
 
         def uniform(key, shape):
             return jax.random.uniform(key, shape, minval=-bound, maxval=bound)
 
         kernel = self.param("kernel", uniform, (self.members, x.shape[-1], self.features))
-        if mask is not None:
-            kernel = kernel * mask[:, :, None]
-        product = jnp.einsum("bi,eio->ebo" if x.ndim == 2 else "ebi,eio->ebo", x, kernel)
+        product = jnp.einsum("ebi,eio->ebo", x, kernel)
         if self.use_bias:
             product += self.param("bias", nn.initializers.zeros, (self.members, 1, self.features))
         return product
@@ -66,31 +63,33 @@ class EnsembleMLP(nn.Module):
         x_mask: np.ndarray | None = None,
         skill_mask: np.ndarray | None = None,
     ) -> jax.Array:
+        x = self._seen(x, x_mask)
         if not self.hidden:
-            return EnsembleDense(self.members, self.outputs, name="output")(x, x_mask)
-        width = self.hidden[0]
-        seen = x.shape[-1] if x_mask is None else int(x_mask.sum(1).max())
+            return EnsembleDense(self.members, self.outputs, name="output")(x)
+        width, inputs = self.hidden[0], x.shape[-1]
         if self.input_gain:
             # Adam grows what a member needs and leaves the rest small: a soft choice of inputs.
-            gain = self.param("gain", nn.initializers.constant(self.input_gain), (self.members, 1, x.shape[-1]))
-            x = x * gain
-        if skill is not None and skill_mask is not None and (skill_mask.sum(1) == skill_mask[0].sum()).all():
-            # All members see equally much of the skill: pick it out instead of multiplying by zeros.
-            columns = np.nonzero(skill_mask)[1].reshape(self.members, -1)
-            skill, skill_mask = jnp.swapaxes(skill[:, columns], 0, 1), None
-        # XLA on the CPU computes `bi,eio->ebo` transposed and copies the result; a copy of the input per member is cheaper.
-        x = jnp.broadcast_to(x, (self.members, *x.shape[-2:]))
-        skill = None if skill is None else jnp.broadcast_to(skill, (self.members, *skill.shape[-2:]))
-        h = EnsembleDense(self.members, width, seen, name="state")(x, x_mask)
+            x *= self.param("gain", nn.initializers.constant(self.input_gain), (self.members, 1, inputs))
+        h = EnsembleDense(self.members, width, name="state")(x)
         if skill is not None and skill.shape[-1]:
-            h += EnsembleDense(self.members, width, seen + skill.shape[-1], False, name="skill")(skill, skill_mask)
+            skill = self._seen(skill, skill_mask)
+            h += EnsembleDense(self.members, width, inputs + skill.shape[-1], False, name="skill")(skill)
             if self.gate:
                 # FiLM: each skill sees its own scaling of the same features; entries near one in size.
-                h *= 1 + EnsembleDense(self.members, width, 1, False, name="gate")(skill, skill_mask)
+                h *= 1 + EnsembleDense(self.members, width, 1, False, name="gate")(skill)
         h = nn.relu(h)
         for i, width in enumerate(self.hidden[1:]):
             h = nn.relu(EnsembleDense(self.members, width, name=f"hidden_{i}")(h))
         return EnsembleDense(self.members, self.outputs, name="output")(h)
+
+    def _seen(self, x: jax.Array, mask: np.ndarray | None) -> jax.Array:
+        """What each member sees of x [B, in], as [E, B, most that any sees]; who sees less sees zeros in the end."""
+        if mask is None:
+            # XLA on the CPU computes `bi,eio->ebo` transposed and copies the result; a copy of the input per member is cheaper.
+            return jnp.broadcast_to(x, (self.members, *x.shape))
+        columns = np.argsort(~mask, axis=1, kind="stable")[:, : mask.sum(1).max()]
+        visible = np.take_along_axis(mask, columns, axis=1)
+        return jnp.where(visible[:, None], jnp.swapaxes(x[:, columns], 0, 1), 0.0)
 
 
 def bumps(x: jax.Array, count: int, reach: float = 2.5) -> jax.Array:

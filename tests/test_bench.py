@@ -47,7 +47,7 @@ def test_ratio_is_the_median_of_the_rounds_own_ratios(bench):
 def test_flops_of_an_update_are_those_counted_by_hand(bench):
     trainer, _ = bench.trainer_for(
         bench.MultiParticle(2), "paper", actor_hidden=(3, 5), critic_hidden=(3, 5), discriminator_hidden=(3, 5),
-        batch_size=4, num_envs=4, replay_capacity=8,
+        penalty_hidden=(3, 5), batch_size=4, num_envs=4, replay_capacity=8,
     )  # fmt: skip
     # D = 14, A = 10, two components of 5 values; 4 discriminators that see one entry each, 6 critics (with the entropy's)
     first, rest = 4 * 1 * 3, 4 * (3 * 5 + 5 * 5)

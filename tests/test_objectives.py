@@ -23,8 +23,13 @@ def transitions(skill, next_observation=None, skill_age=50):
 
 
 def with_heads(monkeypatch, heads):
-    """Makes every discriminator answer with the given raw outputs, [B, heads, head]."""
-    monkeypatch.setattr(Discriminators, "_heads", lambda self, params, observation: jnp.asarray(heads))
+    """Makes the discriminators answer with the given raw outputs, [B, heads, head]: q_phi's first, then q_psi's."""
+
+    def answer(self, params, observation):
+        first = len(self.targets) if self.name == "penalty" else 0
+        return jnp.asarray(heads)[:, first : first + len(self.targets)]
+
+    monkeypatch.setattr(Discriminators, "_heads", answer)
 
 
 def reward_of(objective, batch, step=0):
@@ -77,9 +82,10 @@ def test_first_steps_of_a_skill_are_worth_nothing_and_teach_nothing(spec, make_c
     batch = transitions([[0, 1]], skill_age=10)
     assert (reward_of(objective, batch) == 0).all()
     updated, _ = objective.update(state, KEY, batch)
-    jax.tree.map(np.testing.assert_array_equal, updated.params, state.params)
+    for part in (0, 1):
+        jax.tree.map(np.testing.assert_array_equal, updated[part].params, state[part].params)
     later, _ = objective.update(state, KEY, batch._replace(skill_age=jnp.array([11])))
-    assert any(jax.tree.leaves(jax.tree.map(lambda a, b: (a != b).any(), later.params, state.params)))
+    assert any(jax.tree.leaves(jax.tree.map(lambda a, b: (a != b).any(), later.own.params, state.own.params)))
 
 
 def test_continuous_reward_by_hand(monkeypatch, spec, make_config):
@@ -92,32 +98,35 @@ def test_continuous_reward_by_hand(monkeypatch, spec, make_config):
 
 
 def test_continuous_club_is_the_mean_over_the_prior(monkeypatch, spec, make_config):
-    heads = np.random.default_rng(0).normal(size=(1, 4, 4)).astype(np.float32)
+    heads = np.random.default_rng(0).normal(size=(1, 2, 4)).astype(np.float32)
     with_heads(monkeypatch, heads)
     config = make_config(skill_kind="continuous", skill_dim=2)
-    discriminators = make_objective(spec, config)._discriminators
+    discriminators = make_objective(spec, config)._own
     _, over_prior, _ = discriminators.log_ratio({}, transitions(np.zeros((1, 2, 2), np.float32)))
     draws = np.random.default_rng(1).uniform(-1, 1, (200_000, 1, 2)).repeat(2, axis=1).astype(np.float32)
-    monkeypatch.setattr(Discriminators, "_heads", lambda self, params, x: jnp.broadcast_to(heads, (len(draws), 4, 4)))
+    monkeypatch.setattr(Discriminators, "_heads", lambda self, params, x: jnp.broadcast_to(heads, (len(draws), 2, 4)))
     sampled, _, _ = discriminators.log_ratio({}, transitions(draws, np.zeros((len(draws), 4))))
     np.testing.assert_allclose(sampled.mean(0), over_prior[0], rtol=0.02, atol=0.02)
 
 
-def test_each_discriminator_sees_only_its_part_of_the_state(spec, make_config):
-    discriminators = make_objective(spec, make_config())._discriminators
+def entries_seen(discriminators):
+    """Which observation entries each head depends on, bool [heads, D]."""
     params = discriminators.init(jax.random.PRNGKey(0)).params
     jacobian = jax.jacobian(lambda x: discriminators._heads(params, x[None])[0])(jnp.array([0.3, -0.2, 0.7, 0.1]))
-    sees = np.abs(jacobian).sum(1) > 0  # [heads, D]
-    ball, box = [1, 1, 0, 0], [0, 0, 1, 0]
-    np.testing.assert_array_equal(sees, [ball, box, box, ball])  # proprioception (entry 3) is seen by none
+    return np.abs(jacobian).sum(1) > 0
+
+
+def test_each_discriminator_sees_only_its_part_of_the_state(spec, make_config):
+    objective = make_objective(spec, make_config())
+    ball, box = [1, 1, 0, 0], [0, 0, 1, 0]  # proprioception (entry 3) is seen by none
+    np.testing.assert_array_equal(entries_seen(objective._own), [ball, box])
+    np.testing.assert_array_equal(entries_seen(objective._others), [box, ball])
 
 
 @pytest.mark.parametrize("method", ["diayn", "diayn-mc"])
 def test_diayn_sees_the_whole_controlled_state(method, spec, make_config):
     discriminators = make_objective(spec, make_config(method=method))._discriminators
-    params = discriminators.init(jax.random.PRNGKey(0)).params
-    jacobian = jax.jacobian(lambda x: discriminators._heads(params, x[None])[0])(jnp.array([0.3, -0.2, 0.7, 0.1]))
-    np.testing.assert_array_equal(np.abs(jacobian).sum((0, 1)) > 0, [True, True, True, False])
+    np.testing.assert_array_equal(entries_seen(discriminators).any(0), [True, True, True, False])
 
 
 def test_diayn_reward_by_hand(monkeypatch, spec, make_config):

@@ -8,7 +8,7 @@ Evaluation, rendering and Gymnasium see both kinds through `vector(n)`.
 from __future__ import annotations
 
 import abc
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -20,6 +20,7 @@ import numpy as np
 from dusdi.types import Array, WorldSpec
 
 EnvState = Any  # a pytree, different in each world
+ORACLE_VALUES = 5  # how many values of a component the hand-written oracles know
 
 
 class VectorWorld(abc.ABC):
@@ -53,6 +54,11 @@ class World(abc.ABC):
     spec: WorldSpec
     #: config fields that this world wants different, by preset: {"fast": {"alpha": 0.05}}
     presets: Mapping[str, Mapping[str, Any]] = {}
+    #: disentanglement, completeness and informativeness in Table 1 of the paper, by method
+    paper_dci: Mapping[str, tuple[float, float, float]] = {}
+    #: a hand-written policy (observations [n, D], skills [n, C] of `ORACLE_VALUES` values -> actions [n, A]) that does what each
+    #: component asks, so that its scores are a ceiling; None if nobody wrote one
+    oracle: Callable[[np.ndarray, np.ndarray], np.ndarray] | None = None
 
     @abc.abstractmethod
     def vector(self, count: int) -> VectorWorld:

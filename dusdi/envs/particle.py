@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dusdi.envs.base import JaxWorld
+from dusdi.envs.base import ORACLE_VALUES, JaxWorld
 from dusdi.envs.canvas import HUES, INK, PAPER, Canvas, fade
 from dusdi.errors import UsageError
 from dusdi.types import Factor, WorldSpec
@@ -22,6 +22,7 @@ TIME_STEP = 0.1  # seconds; World.dt in mpe2
 DAMPING = 0.25  # part of the velocity lost per step; World.damping in mpe2
 SENSITIVITY = 5.0  # acceleration per unit of action (all masses are 1); SimpleEnv._set_action in mpe2
 HALF_WIDTH = 1.0  # positions are in [-1, 1]; from the first release of DUSDi, mpe2 has no walls
+REACH = 1.25  # a little less than what every agent can be away from its station, wherever that is
 FULL_ACTION, SIMPLE_ACTION = 5, 2  # action entries per agent: (none, +x, -x, +y, -y) or (x, y)
 
 
@@ -45,6 +46,7 @@ class MultiParticle(JaxWorld):
     #: The first reward is tiny beside the entropy of fifty action entries, so the temperature starts low; it then rises to keep
     #: the policy from freezing, which cost a tenth of disentanglement. See docs/experiments.md.
     presets = {"fast": {"alpha": 0.02, "learn_alpha": True, "target_entropy": 0.4}}
+    paper_dci = {"dusdi": (0.705, 0.750, 0.849), "diayn-mc": (0.002, 0.003, 0.791)}
 
     def __init__(self, agents: int = 10, simple_actions: bool = False):
         if not isinstance(agents, int) or agents < 1:
@@ -58,6 +60,22 @@ class MultiParticle(JaxWorld):
             factors=list_factors(agents),
             episode_length=1000,
         )
+
+    def oracle(self, observation, skill):
+        """Keeps each agent at one of five even distances from its station, on the way to the corner farthest from that."""
+        n = self._agents
+        velocity, position = np.split(observation[:, n : 5 * n].reshape(-1, n, 4), 2, axis=-1)
+        station = observation[:, 5 * n :].reshape(-1, n, 2)
+        outward = -np.where(station > 0, 1.0, -1.0) * HALF_WIDTH - station
+        distance = np.linspace(0.0, REACH, ORACLE_VALUES)[skill][..., None]
+        goal = station + distance * outward / np.linalg.norm(outward, axis=-1, keepdims=True)
+        # The position after the next step is settled already; the velocity after it is chosen to be at the goal after two.
+        speed = (goal - (position + TIME_STEP * velocity)) / TIME_STEP
+        force = (speed - (1 - DAMPING) * velocity) / (TIME_STEP * SENSITIVITY)
+        if not self._simple_actions:  # an entry for each sign, at half of it: (none, +x, -x, +y, -y)
+            x, y = force[..., :1] / 2, force[..., 1:] / 2
+            force = np.concatenate([np.zeros_like(x), x, -x, y, -y], axis=-1)
+        return np.clip(force, -1.0, 1.0).reshape(len(observation), -1).astype(np.float32)
 
     def reset(self, key):
         agent_key, station_key = jax.random.split(key)

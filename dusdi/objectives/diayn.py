@@ -20,11 +20,15 @@ class Diayn(Objective):
         self.channels = tuple(f"skill {i}" for i in components)
         self.channel_components = tuple(components)
         self._discriminators = Discriminators(
+            name="discriminator",
             skill_space=self.skill_space,
             masks=spec.factor_masks().any(0, keepdims=True),
             targets=tuple(components),
             names=self.channels,
-            config=config,
+            hidden=config.discriminator_hidden,
+            bumps=config.discriminator_bumps,
+            learning_rate=config.discriminator_lr,
+            mask_steps=config.mask_steps,
         )
 
     def _space(self, spec, config) -> SkillSpace:
@@ -37,7 +41,7 @@ class Diayn(Objective):
         return self._discriminators.init(key)
 
     def update(self, state, key, batch):
-        return self._discriminators.update(state, key, batch)
+        return self._discriminators.update(state, batch)
 
     def reward(self, state, batch, step):
         log_ratio, _, _ = self._discriminators.log_ratio(state.params, batch)

@@ -15,7 +15,6 @@ import numpy as np
 import optax
 from flax import struct
 
-from dusdi.config import Config
 from dusdi.nets import LOG_2PI, EnsembleMLP, bumps
 from dusdi.skills import Discrete, SkillSpace
 from dusdi.types import Metrics, Transition
@@ -31,29 +30,37 @@ class Discriminators:
     """M networks with heads on skill components.
 
     Attributes:
+      name: what their loss is called in the metrics.
       skill_space: the skills to predict.
       masks: bool [M, D], the observation entries each network sees.
       targets: the component of each of the M * H heads, network by network.
       names: what each head is called in the metrics.
-      config: layers, features and learning rate of the networks; steps after a skill switch that do not count.
+      hidden: layers of each network.
+      bumps: Gaussian bumps through which networks see each entry; 0: the plain entry.
+      learning_rate: of Adam.
+      mask_steps: steps after a skill switch that do not count.
     """
 
+    name: str
     skill_space: SkillSpace
     masks: np.ndarray
     targets: tuple[int, ...]
     names: tuple[str, ...]
-    config: Config
+    hidden: tuple[int, ...]
+    bumps: int
+    learning_rate: float
+    mask_steps: int
 
     @property
     def _net(self) -> EnsembleMLP:
         discrete = isinstance(self.skill_space, Discrete)
         head = self.skill_space.component_size * (1 if discrete else 2)
         heads = len(self.targets) // len(self.masks)
-        return EnsembleMLP(len(self.masks), self.config.discriminator_hidden, heads * head)
+        return EnsembleMLP(len(self.masks), self.hidden, heads * head)
 
     @property
     def _optimiser(self) -> optax.GradientTransformation:
-        return optax.adam(self.config.discriminator_lr)
+        return optax.adam(self.learning_rate)
 
     def init(self, key: jax.Array) -> DiscriminatorState:
         x, mask = self._input(jnp.zeros((1, self.masks.shape[1])))
@@ -62,11 +69,11 @@ class Discriminators:
 
     def counts(self, batch: Transition) -> jax.Array:
         """Which transitions are about their skill and not the one before it, float32 [B]."""
-        return (batch.skill_age > self.config.mask_steps).astype(jnp.float32)
+        return (batch.skill_age > self.mask_steps).astype(jnp.float32)
 
     def _input(self, observation: jax.Array) -> tuple[jax.Array, np.ndarray]:
         """What the networks see of observations [B, D], and which of it each: features [B, F] and a mask [M, F]."""
-        count, seen = self.config.discriminator_bumps, np.flatnonzero(self.masks.any(0))
+        count, seen = self.bumps, np.flatnonzero(self.masks.any(0))
         observation, masks = observation[:, seen], self.masks[:, seen]
         if not count:
             return observation, masks
@@ -102,11 +109,8 @@ class Discriminators:
         log_prior = self.skill_space.log_prior
         return at_skill - log_prior, over_prior - log_prior, score
 
-    def update(self, state: DiscriminatorState, key: jax.Array, batch: Transition) -> tuple[DiscriminatorState, Metrics]:
-        """One Adam step on the mean negative log likelihood of the transitions that count, seen through noise."""
-        if self.config.discriminator_noise:
-            noise = self.config.discriminator_noise * jax.random.normal(key, batch.next_observation.shape)
-            batch = batch._replace(next_observation=batch.next_observation + noise)
+    def update(self, state: DiscriminatorState, batch: Transition) -> tuple[DiscriminatorState, Metrics]:
+        """One Adam step on the mean negative log likelihood of the transitions that count."""
         counts = self.counts(batch)
         weights = counts / jnp.maximum(counts.sum(), 1)
 
@@ -118,5 +122,5 @@ class Discriminators:
         updates, optimiser = self._optimiser.update(grads, state.optimiser)
         kind = "accuracy" if isinstance(self.skill_space, Discrete) else "squared_error"
         metrics = {f"{kind}/{name}": value for name, value in zip(self.names, score, strict=True)}
-        metrics["loss/discriminator"] = loss / len(self.targets)
+        metrics[f"loss/{self.name}"] = loss / len(self.targets)
         return DiscriminatorState(optax.apply_updates(state.params, updates), optimiser), metrics

@@ -6,13 +6,19 @@ channel i is what the first knows about z^i, less lambda times what the second k
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from dusdi.objectives.base import Objective
 from dusdi.objectives.discriminator import Discriminators, DiscriminatorState
 from dusdi.skills import factored_space
+
+
+class DusdiState(NamedTuple):
+    own: DiscriminatorState
+    others: DiscriminatorState
 
 
 class Dusdi(Objective):
@@ -23,28 +29,45 @@ class Dusdi(Objective):
         self.channel_components = components
         self._config = config
         own = spec.factor_masks()
-        others = own.any(0) & ~own
-        self._discriminators = Discriminators(
+        self._own = Discriminators(
+            name="discriminator",
             skill_space=self.skill_space,
-            masks=np.concatenate([own, others]),
-            targets=components * 2,
-            names=self.channels + tuple(f"not {name}" for name in self.channels),
-            config=config,
+            masks=own,
+            targets=components,
+            names=self.channels,
+            hidden=config.discriminator_hidden,
+            bumps=config.discriminator_bumps,
+            learning_rate=config.discriminator_lr,
+            mask_steps=config.mask_steps,
+        )
+        self._others = Discriminators(
+            name="penalty",
+            skill_space=self.skill_space,
+            masks=own.any(0) & ~own,
+            targets=components,
+            names=tuple(f"not {name}" for name in self.channels),
+            hidden=config.penalty_hidden,
+            bumps=0,
+            learning_rate=config.penalty_lr,
+            mask_steps=config.mask_steps,
         )
 
     def init(self, key):
-        return self._discriminators.init(key)
+        own_key, others_key = jax.random.split(key)
+        return DusdiState(self._own.init(own_key), self._others.init(others_key))
 
     def update(self, state, key, batch):
-        return self._discriminators.update(state, key, batch)
+        own, own_metrics = self._own.update(state.own, batch)
+        others, others_metrics = self._others.update(state.others, batch)
+        return DusdiState(own, others), own_metrics | others_metrics
 
-    def reward(self, state: DiscriminatorState, batch, step):
-        log_ratio, over_prior, _ = self._discriminators.log_ratio(state.params, batch)
-        association, entanglement = jnp.split(log_ratio, 2, axis=-1)
+    def reward(self, state: DusdiState, batch, step):
+        association, _, _ = self._own.log_ratio(state.own.params, batch)
+        entanglement, over_prior, _ = self._others.log_ratio(state.others.params, batch)
         if self._config.penalty == "club":
             # CLUB (Cheng et al. 2020): log q(z|s) - E_{z'~p} log q(z'|s), an upper bound of the information if q is good
-            entanglement -= jnp.split(over_prior, 2, axis=-1)[1]
+            entanglement -= over_prior
         weight = jnp.where(step >= self._config.penalty_start, self._config.penalty_weight, 0.0)
         # Eq. 4: r^i = log q_phi(z^i|s'^i) - lambda log q_psi(z^i|s'^-i), each relative to the prior
         reward = association - weight * entanglement
-        return jax.lax.stop_gradient(reward * self._discriminators.counts(batch)[:, None])
+        return jax.lax.stop_gradient(reward * self._own.counts(batch)[:, None])
