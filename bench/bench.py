@@ -238,7 +238,7 @@ def bench_factors(quick: bool) -> Result:
         trainer, config = trainer_for(MultiParticle(agents), "fast", **SMALL_REPLAY)
         assert config.updates_per_iteration == 1
         settings, state = config.to_json(), after_random_steps(trainer, config)
-        weights[agents] = megabytes((state.agent.actor, state.agent.critic, state.objective.params))
+        weights[agents] = megabytes((state.agent.actor, state.agent.critic, [part.params for part in state.objective]))
         sides[str(agents)] = chained(updates_only(trainer.learner, updates), state)
     times = take_turns(sides, rounds=3 if quick else 5)
     numbers, least = {}, counts[0]

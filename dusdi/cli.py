@@ -88,6 +88,7 @@ def _make_parser() -> tuple[_Parser, dict[str, _Parser]]:
     evaluate.add_argument("--steps", type=int, default=100_000, help="environment steps to measure on (default: 100,000)")
     evaluate.add_argument("--seed", type=int, default=0, help="seed of the evaluation")
     evaluate.add_argument("--env", help="package.module:function of the run's world, if it is not one of dusdi's")
+    evaluate.add_argument("--oracle", action="store_true", help="also measure the world's hand-written oracle, a ceiling")
     evaluate.add_argument("--json", action="store_true", help="print one JSON object instead of a table")
 
     render = command("render", _render, "make a video of a run's skills")
@@ -98,6 +99,16 @@ def _make_parser() -> tuple[_Parser, dict[str, _Parser]]:
     render.add_argument("--seed", type=int, default=0, help="seed of the world and the random skills")
     render.add_argument("--run-seed", type=int, default=0, help="which seed of a run of several, counted from 0")
     render.add_argument("--env", help="package.module:function of the run's world, if it is not one of dusdi's")
+
+    reproduce = command("reproduce", _reproduce, "make a table or figure of the paper; go on where it was stopped")
+    reproduce.add_argument("experiment", metavar="WHAT", help="table1 (DCI) or fig3 (with and without Q decomposition)")
+    reproduce.add_argument("--out", default="results", metavar="DIR", help="folder of tables and figures (default: results)")
+    reproduce.add_argument("--runs", default="runs/reproduce", metavar="DIR", help="folder of the runs (default: runs/reproduce)")
+    reproduce.add_argument("--seeds", type=int, default=3, help="how many seeds, from 0 (default: 3)")
+    reproduce.add_argument("--preset", default="fast", help=f"settings of the runs: {', '.join(PRESETS)} (default: fast)")
+    reproduce.add_argument("--steps", type=int, help="environment steps per run (default: the preset's)")
+    reproduce.add_argument("--evaluation-steps", type=int, default=100_000, help="steps to measure DCI on (default: 100,000)")
+    reproduce.add_argument("--quiet", action="store_true", help="show no progress")
     return parser, made
 
 
@@ -206,32 +217,34 @@ def _pretrain(arguments: argparse.Namespace) -> None:
 
 
 def _evaluate(arguments: argparse.Namespace) -> None:
-    from dusdi.evaluate import evaluate
-    from dusdi.metrics.dci import summary
+    from dusdi.evaluate import evaluate_oracle, measure, world_for
     from dusdi.policy import load
-    from dusdi.report import heat_map
-    from dusdi.run import origin
 
     world = _world(arguments.env) if arguments.env else None
-    first = load(arguments.run_folder)
-    folder, count = first.folder or Path(arguments.run_folder), first.config.seeds
-    results = []
-    for index in range(count):
-        skills = load(folder, index)
-        result = evaluate(skills, world, steps=arguments.steps, seed=arguments.seed)
-        suffix = f"-seed{skills.seed}" if count > 1 else ""
-        heat_map(result, folder / f"dci{suffix}.png", title=f"{skills.config.method} in {skills.spec.name}, seed {skills.seed}")
-        results.append({"seed": skills.seed, **result.to_json()})
-    report = summary(results) | {"evaluation_steps": arguments.steps, "evaluation_seed": arguments.seed, "run": origin(folder)}
-    (folder / "dci.json").write_text(json.dumps(report, indent=2) + "\n")
+    folder = Path(arguments.run_folder)
+    report = measure(folder, world, steps=arguments.steps, seed=arguments.seed)
+    oracle = None
+    if arguments.oracle:
+        skills = load(folder)
+        world = world_for(skills, world)
+        found = evaluate_oracle(world, skill_length=skills.config.skill_length, steps=arguments.steps, seed=arguments.seed)
+        if found is None:
+            raise UsageError(f"nobody wrote an oracle for {world.spec.name!r}; leave out --oracle")
+        oracle = found.to_json()
     if arguments.json:
-        print(json.dumps(report))
+        print(json.dumps(report | {"oracle": oracle} if oracle else report))
         return
     table = Table("", "disentanglement", "completeness", "informativeness", title=f"DCI of {folder}, {arguments.steps:,} steps")
-    for direction, scores in (("skills to states (the paper's)", report), ("states to skills", report["states_to_skills"])):
-        table.add_row(direction, *(_score(scores, name) for name in ("disentanglement", "completeness", "informativeness")))
+    for name, source in (("", report), ("oracle, ", oracle)):
+        if source:
+            table.add_row(f"{name}skills to states (the paper's)", *_scores(source))
+            table.add_row(f"{name}states to skills", *_scores(source["states_to_skills"]))
     _console().print(table)
-    print(f"importances: {folder}/dci{'-seed*' if count > 1 else ''}.png and {folder}/dci.json")
+    print(f"importances: {folder}/dci{'-seed*' if len(report['seeds']) > 1 else ''}.png and {folder}/dci.json")
+
+
+def _scores(scores: dict[str, Any]) -> list[str]:
+    return [_score(scores, name) for name in ("disentanglement", "completeness", "informativeness")]
 
 
 def _score(scores: dict[str, Any], name: str) -> str:
@@ -250,6 +263,22 @@ def _render(arguments: argparse.Namespace) -> None:
     world = world_for(skills, _world(arguments.env) if arguments.env else None)
     chosen = [_parse_skill(text) for text in arguments.skill]
     print(render(skills, world, arguments.out, chosen=chosen, count=arguments.count, seed=arguments.seed))
+
+
+def _reproduce(arguments: argparse.Namespace) -> None:
+    from dusdi.reproduce import Settings, reproduce
+
+    settings = Settings(
+        out=Path(arguments.out),
+        runs=Path(arguments.runs),
+        seeds=arguments.seeds,
+        preset=arguments.preset,
+        fields={} if arguments.steps is None else {"steps": arguments.steps},
+        evaluation_steps=arguments.evaluation_steps,
+        progress=not arguments.quiet,
+    )
+    for path in reproduce(arguments.experiment, settings):
+        print(path)
 
 
 def _parse_skill(text: str) -> np.ndarray:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+from typing import Any
+
 from dusdi.envs import WORLDS, make
 from dusdi.envs.base import ORACLE_VALUES, World
 from dusdi.errors import UsageError
-from dusdi.metrics.dci import DCI, dci
-from dusdi.policy import Skills
+from dusdi.metrics.dci import DCI, dci, summary
+from dusdi.policy import Skills, load
+from dusdi.report import heat_map
 from dusdi.rollout import Rollout, collect
-from dusdi.run import describe
+from dusdi.run import describe, origin
 from dusdi.skills import Discrete
 from dusdi.types import WorldSpec
 
@@ -32,6 +37,24 @@ def evaluate_oracle(world: World, *, skill_length: int, steps: int = 100_000, se
     space = Discrete(len(world.spec.controlled), ORACLE_VALUES)
     rollout = collect(world, world.oracle, space, steps=steps, skill_length=skill_length, seed=seed)
     return dci(rollout.skill, rollout.observation, world.spec, rollout.episode, ORACLE_VALUES, seed=seed)
+
+
+def measure(folder: str | Path, env: World | str | None = None, *, steps: int = 100_000, seed: int = 0) -> dict[str, Any]:
+    """Evaluates every seed of a run, and writes the scores (`dci.json`) and a heat map of each seed into its folder.
+
+    Returns what is in the JSON file: mean and spread of the scores, those of each seed, and where the run comes from.
+    """
+    first = load(folder)
+    folder, count, results = first.folder or Path(folder), first.config.seeds, []
+    for index in range(count):
+        skills = load(folder, index)
+        result = evaluate(skills, env, steps=steps, seed=seed)
+        suffix = f"-seed{skills.seed}" if count > 1 else ""
+        heat_map(result, folder / f"dci{suffix}.png", title=f"{skills.config.method} in {skills.spec.name}, seed {skills.seed}")
+        results.append({"seed": skills.seed, **result.to_json()})
+    report = summary(results) | {"evaluation_steps": steps, "evaluation_seed": seed, "run": origin(folder)}
+    (folder / "dci.json").write_text(json.dumps(report, indent=2) + "\n")
+    return report
 
 
 def roll_out(skills: Skills, world: World, *, steps: int, seed: int) -> Rollout:

@@ -6,7 +6,7 @@ Figures are built without pyplot, so drawing one leaves no global state behind a
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,9 +15,10 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 
-from dusdi.metrics.dci import DCI, Scores
+from dusdi.metrics.dci import DCI, NAMES, Scores
 
 INK, MUTED, FAINT, EMPTY = "#1f2733", "#66717f", "#98a2ae", "#f1f3f5"
+SERIES = ("#5b4ab0", "#e08a3c", "#3b9a86", "#c2486b")  # colours of methods, in this order
 ANNOTATED = 14  # the most rows or columns whose cells have room for a number
 
 
@@ -45,6 +46,81 @@ def heat_map(result: DCI, path: str | os.PathLike[str], title: str) -> None:
     bar.outline.set_visible(False)
     bar.ax.tick_params(length=0, labelcolor=MUTED)
     figure.savefig(path, bbox_inches="tight", pad_inches=0.2)
+
+
+def score_bars(rows: Sequence[Mapping[str, Any]], path: str | os.PathLike[str], title: str) -> None:
+    """Saves bars of DCI scores: a panel per world and direction, a group per score, a bar per method.
+
+    Rows are those of `dusdi.reproduce`'s Table 1. The paper's values are diamonds and the oracle's a line above each group.
+    """
+    panels = list(dict.fromkeys((row["world"], row["direction"]) for row in rows))
+    figure = Figure(figsize=(4.6 * len(panels) / 2 + 1, 6.4), dpi=180, facecolor="white", layout="constrained")
+    FigureCanvasAgg(figure)
+    figure.suptitle(title, fontsize=14, fontweight="bold", color=INK)
+    grid = figure.subplots(2, len(panels) // 2, squeeze=False, sharey=True)
+    for axes, (world, direction) in zip(grid.T.flat, panels, strict=True):
+        methods = [row for row in rows if (row["world"], row["direction"]) == (world, direction)]
+        width = 0.8 / len(methods)
+        for index, (color, row) in enumerate(zip(SERIES, methods, strict=False)):
+            places = np.arange(len(NAMES)) + (index - (len(methods) - 1) / 2) * width
+            errors = [row[f"{name}_std"] or 0.0 for name in NAMES]
+            axes.bar(
+                places, [row[name] for name in NAMES], 0.92 * width, yerr=errors, color=color, label=row["method"], ecolor=INK
+            )
+            papers = [row[f"{name}_paper"] for name in NAMES]
+            axes.plot(
+                places, papers, "D", color="white", markeredgecolor=INK, markersize=6, label="paper" if index == 0 else None
+            )
+        for place, name in enumerate(NAMES):
+            ceiling = methods[0][f"{name}_oracle"]
+            if ceiling != "":
+                axes.plot(
+                    [place - 0.42, place + 0.42], [ceiling] * 2, color=INK, linestyle=":", label="oracle" if place == 0 else None
+                )
+        axes.set_title(f"{world}, {direction}", fontsize=11, color=INK)
+        axes.set_xticks(range(len(NAMES)), NAMES, fontsize=9)
+        axes.set_ylim(0, 1.05)
+        _plain(axes)
+    grid[0, 0].legend(fontsize=8, frameon=False, loc="lower left", bbox_to_anchor=(0.0, 0.1))
+    figure.savefig(path)
+
+
+def curves(rows: Sequence[Mapping[str, Any]], path: str | os.PathLike[str], title: str, chance: float) -> None:
+    """Saves accuracy over environment steps: a panel per world, a line per kind of critic, the spread of the seeds as a band.
+
+    Rows are those of `dusdi.reproduce`'s Figure 3.
+    """
+    worlds = list(dict.fromkeys(row["world"] for row in rows))
+    figure = Figure(figsize=(4.6 * len(worlds), 3.6), dpi=180, facecolor="white", layout="constrained")
+    FigureCanvasAgg(figure)
+    figure.suptitle(title, fontsize=14, fontweight="bold", color=INK)
+    for axes, world in zip(figure.subplots(1, len(worlds), squeeze=False, sharey=True)[0], worlds, strict=True):
+        ours = [row for row in rows if row["world"] == world]
+        for color, critic in zip(SERIES, dict.fromkeys(row["critic"] for row in ours), strict=False):
+            by_step: dict[int, list[float]] = {}
+            for row in ours:
+                if row["critic"] == critic:
+                    by_step.setdefault(row["step"], []).append(row["accuracy"])
+            steps, values = np.array(list(by_step)), list(by_step.values())
+            mean, spread = np.array([np.mean(v) for v in values]), np.array([np.std(v) for v in values])
+            axes.plot(steps / 1e6, mean, color=color, label=critic, linewidth=2)
+            axes.fill_between(steps / 1e6, mean - spread, mean + spread, color=color, alpha=0.2, linewidth=0)
+        axes.axhline(chance, color=FAINT, linestyle=":", label="chance")
+        axes.set_title(world, fontsize=11, color=INK)
+        axes.set_xlabel("million environment steps", color=MUTED)
+        axes.set_ylim(0, 1)
+        _plain(axes)
+    figure.axes[0].set_ylabel("accuracy", color=MUTED)
+    figure.axes[0].legend(fontsize=9, frameon=False, loc="lower right")
+    figure.savefig(path)
+
+
+def _plain(axes: Axes) -> None:
+    """Little ink: no box, faint lines across."""
+    axes.spines[["top", "right", "left"]].set_visible(False)
+    axes.grid(axis="y", color=EMPTY)
+    axes.set_axisbelow(True)
+    axes.tick_params(length=0, labelcolor=INK)
 
 
 def _axes(figure: Figure, left: float, width: float, height: float) -> Axes:

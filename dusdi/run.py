@@ -112,9 +112,9 @@ def take_up(folder: Path, spec: WorldSpec, asked: Mapping[str, Any], *, resume: 
 
 def origin(folder: Path) -> dict[str, Any]:
     """Where a run's results come from: config, world, versions, commit and seconds of training."""
-    found = checkpoint.load_newest(folder / "checkpoints")
+    description = checkpoint.newest_description(folder / "checkpoints")
     keys = ("config", "world", "made_with", "step", "seconds")
-    return {key: found.description[key] for key in keys} if found else {}
+    return {key: description[key] for key in keys} if description else {}
 
 
 def describe(spec: WorldSpec) -> str:

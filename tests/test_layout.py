@@ -8,7 +8,8 @@ import pytest
 PACKAGE = Path(__file__).parent.parent / "dusdi"
 ORDER = [
     "errors", "types", "config", "skills", "nets", "normalise", "envs", "rollout", "replay", "objectives", "agents",
-    "learner", "checkpoint", "run", "policy", "progress", "pretrain", "metrics", "evaluate", "report", "video", "cli",
+    "learner", "checkpoint", "run", "policy", "progress", "pretrain", "metrics", "report", "evaluate", "reproduce", "video",
+    "cli",
 ]  # fmt: skip
 
 

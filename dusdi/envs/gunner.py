@@ -67,14 +67,20 @@ class Gunner2D(JaxWorld):
         ),
         episode_length=1000,
     )
-    #: With few action entries the policy can afford to stay curious, and plain entries gather each skill in one place of
-    #: factors with several dimensions; see docs/experiments.md.
+    #: Plain entries gather each skill in one place of factors with several dimensions. What is hit betrays where the agent
+    #: stands only in combination with the aim, so q_psi needs hidden layers, and a weight that counts. See docs/experiments.md.
     presets = {
-        "fast": dict(
-            discriminator_bumps=0, discriminator_lr=5e-3, penalty_hidden=(64, 64), penalty_weight=0.5, discount=0.7, tau=0.1, alpha=0.05
-        )
+        "fast": {
+            "discriminator_bumps": 0,
+            "discriminator_lr": 5e-3,
+            "penalty_hidden": (64, 64),
+            "penalty_lr": 5e-4,
+            "penalty_weight": 0.5,
+            "discount": 0.7,
+            "tau": 0.1,
+            "alpha": 0.05,
+        }
     }
-
     paper_dci = {"dusdi": (0.864, 0.864, 0.897), "diayn-mc": (0.016, 0.024, 0.821)}
 
     def oracle(self, observation, skill):

@@ -1,0 +1,308 @@
+"""The paper's tables and figures, each by one command: trains what is missing, measures it, writes CSV, PNG and Markdown.
+
+Every training run has a folder of its own under `runs`, and experiments share those they have in common. A run that is there
+is not trained again and one that was cut off goes on, so the command can be stopped and started at any time.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import shutil
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dusdi.config import Config, configure, from_json
+from dusdi.envs import WORLDS, make
+from dusdi.errors import UsageError, unknown_name
+from dusdi.evaluate import evaluate_oracle, measure
+from dusdi.metrics.dci import NAMES
+from dusdi.pretrain import pretrain
+from dusdi.report import curves, score_bars
+from dusdi.run import origin, provenance
+
+DIRECTIONS = {"skills to states": lambda result: result, "states to skills": lambda result: result["states_to_skills"]}
+FIG3 = {"with Q decomposition": {}, "without": {"decompose_q": False}}
+REACHED = 0.5  # the mean accuracy whose first step Figure 3's table tells
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What to reproduce with.
+
+    Attributes:
+      out: folder of the tables and figures.
+      runs: folder of the training runs.
+      seeds: how many seeds, from 0.
+      preset: settings of every run; `fields` change some of them.
+      evaluation_steps: steps that DCI is measured on.
+      progress: whether to show how far things are.
+    """
+
+    out: Path = Path("results")
+    runs: Path = Path("runs/reproduce")
+    seeds: int = 3
+    preset: str = "fast"
+    fields: Mapping[str, Any] = field(default_factory=dict)
+    evaluation_steps: int = 100_000
+    progress: bool = True
+
+
+@dataclass(frozen=True)
+class Job:
+    """A training run that an experiment needs."""
+
+    world: str
+    seed: int
+    fields: Mapping[str, Any]
+
+    def config(self, settings: Settings) -> Config:
+        fields = {**settings.fields, **self.fields, "seed": self.seed}
+        return configure(settings.preset, WORLDS[self.world].presets, fields)
+
+    def folder(self, settings: Settings) -> Path:
+        method, *others = (str(value) if name == "method" else f"{name}={value}" for name, value in self.fields.items())
+        return settings.runs / "-".join([self.world, method, *others, f"seed{self.seed}"])
+
+
+def reproduce(name: str, settings: Settings) -> list[Path]:
+    """Makes a table or figure of the paper; returns the files."""
+    if name not in EXPERIMENTS:
+        raise unknown_name("experiment", name, EXPERIMENTS)
+    if settings.seeds < 1:
+        raise UsageError(f"seeds must be at least 1, not {settings.seeds}")
+    return EXPERIMENTS[name](settings)
+
+
+def table1(settings: Settings) -> list[Path]:
+    """Table 1: DCI of DUSDi and DIAYN-MC, beside the paper's figures and a hand-written oracle's"""
+    methods = {world: tuple(WORLDS[world].paper_dci) for world in paper_worlds()}
+    jobs = [
+        Job(world, seed, {"method": method}) for world in methods for method in methods[world] for seed in range(settings.seeds)
+    ]
+    _train(jobs, settings)
+    results: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    pictures = []
+    for job in jobs:
+        method, folder = str(job.fields["method"]), job.folder(settings)
+        results.setdefault((job.world, method), []).append(_measured(folder, settings))
+        if job.seed == 0:
+            pictures.append(_copy(folder / "dci.png", settings.out / f"table1-{job.world}-{method}.png"))
+    oracles = {world: _oracle(world, settings) for world in methods}
+    rows = [_table1_row(*key, direction, found, oracles[key[0]]) for key, found in results.items() for direction in DIRECTIONS]
+    files = [
+        _write_csv(settings.out / "table1.csv", rows),
+        _write(settings.out / "table1.md", _table1_markdown(rows, jobs, settings)),
+        _origins(settings.out / "table1.json", jobs, settings),
+    ]
+    score_bars(rows, settings.out / "table1.png", title="Disentanglement, completeness, informativeness")
+    return [*files, settings.out / "table1.png", *pictures]
+
+
+def fig3(settings: Settings) -> list[Path]:
+    """Figure 3: accuracy of the discriminators over environment steps, with and without Q decomposition"""
+    jobs = {
+        (world, label, seed): Job(world, seed, {"method": "dusdi", **fields})
+        for world in paper_worlds()
+        for label, fields in FIG3.items()
+        for seed in range(settings.seeds)
+    }
+    _train(jobs.values(), settings)
+    rows = []
+    for (world, label, seed), job in jobs.items():
+        with (job.folder(settings) / "progress.csv").open(newline="") as file:
+            for row in csv.DictReader(file):
+                point = {"step": int(row["step"]), "seconds": float(row["seconds"]), "accuracy": float(row["accuracy"])}
+                rows.append({"world": world, "critic": label, "seed": seed, **point})
+    files = [
+        _write_csv(settings.out / "fig3.csv", rows),
+        _write(settings.out / "fig3.md", _fig3_markdown(rows, list(jobs.values()), settings)),
+        _origins(settings.out / "fig3.json", list(jobs.values()), settings),
+    ]
+    curves(rows, settings.out / "fig3.png", title="Accuracy of the skill discriminators", chance=_chance(jobs.values(), settings))
+    return [*files, settings.out / "fig3.png"]
+
+
+#: What can be reproduced, by name.
+EXPERIMENTS: dict[str, Callable[[Settings], list[Path]]] = {"table1": table1, "fig3": fig3}
+
+
+def paper_worlds() -> list[str]:
+    """The worlds that the paper measures DCI in."""
+    return [name for name, world in WORLDS.items() if world.paper_dci]
+
+
+# --- training and measuring what is missing ---
+
+
+def _train(jobs: Iterable[Job], settings: Settings) -> None:
+    """Trains the runs that are not finished, after looking at all of them for what can't work."""
+    jobs = list(jobs)
+    for job in jobs:
+        _check_same_config(job, settings)
+    for number, job in enumerate(jobs, 1):
+        folder, config = job.folder(settings), job.config(settings)
+        if origin(folder).get("step", 0) >= config.steps:
+            continue
+        if settings.progress:
+            print(f"run {number} of {len(jobs)}: {folder.name}", file=sys.stderr)
+        fields = {**settings.fields, **job.fields, "seed": job.seed}
+        pretrain(make(job.world), preset=settings.preset, out=folder, resume=True, progress=settings.progress, **fields)
+
+
+def _check_same_config(job: Job, settings: Settings) -> None:
+    written = job.folder(settings) / "config.json"
+    if not written.exists():
+        return
+    theirs, ours = from_json(json.loads(written.read_text())["config"]).to_json(), job.config(settings).to_json()
+    for name, value in ours.items():
+        if theirs[name] != value:
+            raise UsageError(
+                f"{written.parent} holds a run with {name} = {theirs[name]}, but {value} is wanted now; "
+                "remove it, or choose another folder for the runs (--runs)"
+            )
+
+
+def _measured(folder: Path, settings: Settings) -> dict[str, Any]:
+    """The scores of a run's only seed, measured now unless they are there."""
+    done = folder / "dci.json"
+    if done.exists():
+        report = json.loads(done.read_text())
+        if report["evaluation_steps"] == settings.evaluation_steps and report["run"]["step"] == origin(folder)["step"]:
+            return report
+    if settings.progress:
+        print(f"measuring {folder.name}", file=sys.stderr)
+    return measure(folder, steps=settings.evaluation_steps)
+
+
+def _oracle(world: str, settings: Settings) -> dict[str, Any] | None:
+    if settings.progress:
+        print(f"measuring the oracle of {world}", file=sys.stderr)
+    length = configure(settings.preset, WORLDS[world].presets, settings.fields).skill_length
+    result = evaluate_oracle(make(world), skill_length=length, steps=settings.evaluation_steps)
+    return result.to_json() if result else None
+
+
+def _chance(jobs: Iterable[Job], settings: Settings) -> float:
+    return 1 / next(iter(jobs)).config(settings).skill_values
+
+
+# --- tables ---
+
+
+def _table1_row(world: str, method: str, direction: str, reports: Sequence[dict], oracle: dict | None) -> dict[str, Any]:
+    """A row of the CSV: for each score the mean, spread and values of the seeds, the paper's value and the oracle's."""
+    pick = DIRECTIONS[direction]
+    row: dict[str, Any] = {"world": world, "method": method, "direction": direction, "seeds": len(reports)}
+    row["seconds_per_seed"] = round(float(np.mean([report["run"]["seconds"] for report in reports])), 1)
+    for name, paper in zip(NAMES, WORLDS[world].paper_dci[method], strict=True):
+        values = [pick(report)[name] for report in reports]
+        row[name] = round(float(np.mean(values)), 4)
+        row[f"{name}_std"] = round(float(np.std(values, ddof=1)), 4) if len(values) > 1 else ""
+        row[f"{name}_paper"] = paper
+        row[f"{name}_oracle"] = round(pick(oracle)[name], 4) if oracle else ""
+        row[f"{name}_of_each_seed"] = " ".join(f"{value:.4f}" for value in values)
+    return row
+
+
+def _table1_markdown(rows: Sequence[dict], jobs: Sequence[Job], settings: Settings) -> str:
+    lines = [
+        "# Table 1: how disentangled the skills are",
+        "",
+        f"DCI on {settings.evaluation_steps:,} steps, mean ± standard deviation over {settings.seeds} seeds.",
+        "The paper's text measures from skills to states, its first release from states to skills.",
+        "The oracle is a hand-written policy that does what each component asks: a ceiling set by world and metric.",
+        "",
+    ]
+    for world in dict.fromkeys(row["world"] for row in rows):
+        lines += [
+            f"## {world}",
+            "",
+            "| | disentanglement | completeness | informativeness | seconds per seed |",
+            "|---|---|---|---|---|",
+        ]
+        ours = [row for row in rows if row["world"] == world]
+        for row in ours:
+            cells = [_mean_and_std(row, name) for name in NAMES]
+            lines.append(f"| {row['method']}, {row['direction']} | {' | '.join(cells)} | {row['seconds_per_seed']:.0f} |")
+            if row["method"] == "dusdi" and row["disentanglement_oracle"] != "":
+                shares = [f"{row[name] / row[f'{name}_oracle']:.0%}" for name in NAMES]
+                lines.append(f"| – share of the oracle's | {' | '.join(shares)} | |")
+        for row in ours[:2]:
+            if row["disentanglement_oracle"] != "":
+                oracle = [f"{row[f'{name}_oracle']:.3f}" for name in NAMES]
+                lines.append(f"| oracle, {row['direction']} | {' | '.join(oracle)} | |")
+        for row in ours[::2]:
+            paper = [f"{row[f'{name}_paper']:.3f}" for name in NAMES]
+            lines.append(f"| paper, {row['method']} | {' | '.join(paper)} | |")
+        lines.append("")
+    return "\n".join([*lines, *_made_by("table1", jobs, settings)])
+
+
+def _mean_and_std(row: dict, name: str) -> str:
+    spread = row[f"{name}_std"]
+    return f"{row[name]:.3f}" + (f" ± {spread:.3f}" if spread != "" else "")
+
+
+def _fig3_markdown(rows: Sequence[dict], jobs: Sequence[Job], settings: Settings) -> str:
+    lines = [
+        "# Figure 3: does Q decomposition help?",
+        "",
+        f"Mean accuracy of the discriminators q_φ on replayed states, mean ± standard deviation over {settings.seeds} seeds.",
+        "The paper shows curves only: about equal in its simplest world, decomposition far ahead where there are many factors.",
+        "",
+        f"| world | critic | accuracy in the end | steps to {REACHED} (mean of the seeds that got there) | seconds per seed |",
+        "|---|---|---|---|---|",
+    ]
+    for world, critic in dict.fromkeys((row["world"], row["critic"]) for row in rows):
+        finals, reached, seconds = [], [], []
+        for seed in range(settings.seeds):
+            own = [row for row in rows if (row["world"], row["critic"], row["seed"]) == (world, critic, seed)]
+            finals.append(own[-1]["accuracy"])
+            seconds.append(own[-1]["seconds"])
+            reached += [row["step"] for row in own if row["accuracy"] >= REACHED][:1]
+        spread = f" ± {np.std(finals, ddof=1):.3f}" if len(finals) > 1 else ""
+        steps = f"{np.mean(reached):,.0f} ({len(reached)} of {settings.seeds})" if reached else "never"
+        lines.append(f"| {world} | {critic} | {np.mean(finals):.3f}{spread} | {steps} | {np.mean(seconds):.0f} |")
+    return "\n".join([*lines, "", *_made_by("fig3", jobs, settings)])
+
+
+def _made_by(name: str, jobs: Sequence[Job], settings: Settings) -> list[str]:
+    commits = sorted({origin(job.folder(settings))["made_with"]["commit"] or "unknown" for job in jobs})
+    return [
+        f"Made by `dusdi reproduce {name}`, preset `{settings.preset}`, trained at commit {', '.join(commits)}.",
+        f"Configs, versions and wall times of all runs are in `{name}.json`.",
+        "",
+    ]
+
+
+def _origins(path: Path, jobs: Sequence[Job], settings: Settings) -> Path:
+    """Where everything comes from: config, seed, versions, commit and wall time of every run."""
+    runs = {job.folder(settings).name: origin(job.folder(settings)) for job in jobs}
+    report = {"made_with": provenance(), "evaluation_steps": settings.evaluation_steps, "runs": runs}
+    return _write(path, json.dumps(report, indent=1) + "\n")
+
+
+def _write_csv(path: Path, rows: Sequence[dict[str, Any]]) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, fieldnames=list(rows[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+    return path
+
+
+def _write(path: Path, text: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    return path
+
+
+def _copy(source: Path, target: Path) -> Path:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    return Path(shutil.copy(source, target))
