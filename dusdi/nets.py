@@ -18,42 +18,62 @@ LOG_2PI = math.log(2 * math.pi)
 
 
 class EnsembleDense(nn.Module):
-    """E dense layers: x [E, B, in] -> [E, B, features].
+    """E dense layers: x [B, in], the same for all, or [E, B, in] -> [E, B, features]; or their sum, [B, features].
 
     Attributes:
       members: E.
       features: outputs of each layer.
       fan_in: inputs that the initial weights reckon with; default: all of them.
       use_bias: whether the layers have a bias.
+      gain: start of learned gains on the inputs of each member; 0: none.
+      total: whether to sum the outputs of all members.
     """
 
     members: int
     features: int
     fan_in: int | None = None
     use_bias: bool = True
+    gain: float = 0.0
+    total: bool = False
 
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
-        bound = 1 / math.sqrt(max(self.fan_in or x.shape[-1], 1))
-
-        def uniform(key, shape):
-            return jax.random.uniform(key, shape, minval=-bound, maxval=bound)
-
-        kernel = self.param("kernel", uniform, (self.members, x.shape[-1], self.features))
-        product = jnp.einsum("ebi,eio->ebo", x, kernel)
+        inputs, shared = x.shape[-1], x.ndim == 2
+        bound = 1 / math.sqrt(max(self.fan_in or inputs, 1))
+        # What all members share is read once, by one big matrix product, for which the weights lie side by side.
+        shape = (inputs, self.members, self.features) if shared else (self.members, inputs, self.features)
+        kernel = self.param("kernel", lambda key: jax.random.uniform(key, shape, minval=-bound, maxval=bound))
+        if self.gain:
+            # Adam grows what a member needs and leaves the rest small: a soft choice of inputs.
+            gain = self.param("gain", nn.initializers.constant(self.gain), (*shape[:2], 1))
+            kernel = kernel * gain
+        if self.total:
+            product = jnp.einsum("ebi,eio->bo", x, kernel)
+        elif shared:
+            product = (x @ kernel.reshape(inputs, -1)).reshape(len(x), self.members, self.features).swapaxes(0, 1)
+        else:
+            product = jnp.einsum("ebi,eio->ebo", x, kernel)
         if self.use_bias:
-            product += self.param("bias", nn.initializers.zeros, (self.members, 1, self.features))
+            bias = self.param("bias", nn.initializers.zeros, (self.members, 1, self.features))
+            product += bias.sum(0) if self.total else bias
         return product
 
 
 class EnsembleMLP(nn.Module):
-    """E independent MLPs with ReLUs: x [B, in] (and the encoded skill [B, Z]) -> [E, B, outputs]."""
+    """E independent MLPs with ReLUs: x [B, in] (and the encoded skill [B, Z]) -> [E, B, outputs], or their sum [B, outputs].
+
+    Attributes:
+      gate: whether the skill scales the first hidden layer.
+      input_gain: start of learned gains on x; 0: none.
+      total: whether to sum the outputs of all members.
+    """
 
     members: int
     hidden: tuple[int, ...]
     outputs: int
     gate: bool = False
     input_gain: float = 0.0
+    total: bool = False
 
     @nn.compact
     def __call__(
@@ -63,33 +83,29 @@ class EnsembleMLP(nn.Module):
         x_mask: np.ndarray | None = None,
         skill_mask: np.ndarray | None = None,
     ) -> jax.Array:
-        x = self._seen(x, x_mask)
+        x = x if x_mask is None else pick(x, x_mask)
         if not self.hidden:
-            return EnsembleDense(self.members, self.outputs, name="output")(x)
-        width, inputs = self.hidden[0], x.shape[-1]
-        if self.input_gain:
-            # Adam grows what a member needs and leaves the rest small: a soft choice of inputs.
-            x *= self.param("gain", nn.initializers.constant(self.input_gain), (self.members, 1, inputs))
-        h = EnsembleDense(self.members, width, name="state")(x)
+            return EnsembleDense(self.members, self.outputs, total=self.total, name="output")(x)
+        width = self.hidden[0]
+        h = EnsembleDense(self.members, width, gain=self.input_gain, name="state")(x)
         if skill is not None and skill.shape[-1]:
-            skill = self._seen(skill, skill_mask)
-            h += EnsembleDense(self.members, width, inputs + skill.shape[-1], False, name="skill")(skill)
+            skill = skill if skill_mask is None else pick(skill, skill_mask)
+            inputs = x.shape[-1] + skill.shape[-1]
+            h += EnsembleDense(self.members, width, inputs, False, name="skill")(skill)
             if self.gate:
                 # FiLM: each skill sees its own scaling of the same features; entries near one in size.
                 h *= 1 + EnsembleDense(self.members, width, 1, False, name="gate")(skill)
         h = nn.relu(h)
         for i, width in enumerate(self.hidden[1:]):
             h = nn.relu(EnsembleDense(self.members, width, name=f"hidden_{i}")(h))
-        return EnsembleDense(self.members, self.outputs, name="output")(h)
+        return EnsembleDense(self.members, self.outputs, total=self.total, name="output")(h)
 
-    def _seen(self, x: jax.Array, mask: np.ndarray | None) -> jax.Array:
-        """What each member sees of x [B, in], as [E, B, most that any sees]; who sees less sees zeros in the end."""
-        if mask is None:
-            # XLA on the CPU computes `bi,eio->ebo` transposed and copies the result; a copy of the input per member is cheaper.
-            return jnp.broadcast_to(x, (self.members, *x.shape))
-        columns = np.argsort(~mask, axis=1, kind="stable")[:, : mask.sum(1).max()]
-        visible = np.take_along_axis(mask, columns, axis=1)
-        return jnp.where(visible[:, None], jnp.swapaxes(x[:, columns], 0, 1), 0.0)
+
+def pick(x: jax.Array, mask: np.ndarray) -> jax.Array:
+    """What members see of x [B, in] through a mask [E, in]: [E, B, most that any sees]; who sees less sees zeros in the end."""
+    columns = np.argsort(~mask, axis=1, kind="stable")[:, : mask.sum(1).max()]
+    visible = np.take_along_axis(mask, columns, axis=1)
+    return jnp.where(visible[:, None], jnp.swapaxes(x[:, columns], 0, 1), 0.0)
 
 
 def bumps(x: jax.Array, count: int, reach: float = 2.5) -> jax.Array:

@@ -316,3 +316,36 @@ def test_depots_fill_up_the_ammo():
     for arm, gained in (((0.39, 0.0), 0.1), ((0.41, 0.0), 0.0), ((0.3, 0.3), 0.0)):
         after = GUNNER.step(gunner_state((1.5, 1.5), arm), jnp.zeros(5), KEY)
         assert float(after.ammo) == pytest.approx(gained)
+
+
+def act_on(world, observation, skill):
+    """One step of the oracle from a state, for a single copy."""
+    return world.oracle(np.asarray(observation)[None], np.asarray(skill)[None])[0]
+
+
+def settle(world, skill, seed, steps=40):
+    """The observation after some steps of the oracle with one skill."""
+    step, state = compiled_step(world), world.reset(jax.random.PRNGKey(seed))
+    for _ in range(steps):
+        state = step(state, act_on(world, world.observe(state), skill))
+    return np.asarray(world.observe(state))
+
+
+@few_examples
+@given(seed=seeds, skill=hnp.arrays(int, 3, elements=st.integers(0, 4)))
+def test_the_gunner_oracle_does_what_each_component_asks(seed, skill):
+    x, y, arm_x, arm_y, _, _, hit = settle(GUNNER, skill, seed)
+    corners = [(-1, -1), (1, -1), (-1, 1), (1, 1), (0, 0)]
+    np.testing.assert_allclose([x, y], 2.5 + 2.5 * np.array(corners[skill[0]]), atol=1e-4)
+    np.testing.assert_allclose([arm_x, arm_y], 5 / 3 * np.array(corners[skill[1]]), atol=1e-4)
+    assert hit == [0.25, 0.5, 0.75, 1.0, 0.0][skill[2]]
+
+
+@every_particle_world
+@few_examples
+@given(data=st.data())
+def test_the_particle_oracle_keeps_the_distances_asked_for(world, data):
+    count = len(world.spec.controlled)
+    skill = data.draw(hnp.arrays(int, count, elements=st.integers(0, 4)))
+    distances = settle(world, skill, data.draw(seeds))[:count]
+    np.testing.assert_allclose(distances, 1.25 / 4 * skill, atol=0.02)

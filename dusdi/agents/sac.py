@@ -54,7 +54,7 @@ class SAC:
     def _actor(self) -> EnsembleMLP:
         members = self.skill_space.components if self.config.actor_parts == "additive" else 1
         gate = self.config.skill_input == "gate"
-        return EnsembleMLP(members, self.config.actor_hidden, 2 * self.action_size, gate, self.config.input_gain)
+        return EnsembleMLP(members, self.config.actor_hidden, 2 * self.action_size, gate, self.config.input_gain, total=True)
 
     @property
     def _critic(self) -> EnsembleMLP:
@@ -98,7 +98,7 @@ class SAC:
     def distribution(self, actor: Any, observation: Array, skill: Array) -> tuple[jax.Array, jax.Array]:
         """Mean and log standard deviation before squashing, each [B, A]."""
         out: Any = self._actor.apply(actor, observation, self.skill_space.encode(skill), skill_mask=self._actor_skill_mask)
-        mean, log_std = jnp.split(out.sum(0), 2, axis=-1)
+        mean, log_std = jnp.split(out, 2, axis=-1)
         low, high = self.config.log_std_min, self.config.log_std_max
         return mean, low + 0.5 * (high - low) * (jnp.tanh(log_std) + 1)
 

@@ -1,0 +1,82 @@
+"""`dusdi reproduce` end to end on the debug preset: what it writes, and that it goes on where it was stopped."""
+
+import csv
+import json
+
+import pytest
+
+from dusdi.cli import main
+from dusdi.envs import WORLDS
+from dusdi.errors import UsageError
+from dusdi.reproduce import EXPERIMENTS, Job, Settings, paper_worlds, reproduce
+
+
+@pytest.fixture(scope="module")
+def settings(tmp_path_factory):
+    """Tiny runs, shared by both experiments."""
+    folder = tmp_path_factory.mktemp("reproduce")
+    fields = {"steps": 1_280, "random_steps": 320}
+    return Settings(folder / "results", folder / "runs", 2, "debug", fields, evaluation_steps=4_000, progress=False)
+
+
+def rows_of(path):
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_table1_holds_every_world_method_and_direction_beside_paper_and_oracle(settings):
+    files = reproduce("table1", settings)
+    assert all(path.stat().st_size for path in files)
+    assert {path.name for path in files} >= {"table1.csv", "table1.md", "table1.json", "table1.png"}
+    rows = rows_of(settings.out / "table1.csv")
+    wanted = {(w, m, d) for w in paper_worlds() for m in WORLDS[w].paper_dci for d in ("skills to states", "states to skills")}
+    assert {(row["world"], row["method"], row["direction"]) for row in rows} == wanted
+    for row in rows:
+        assert float(row["disentanglement_paper"]) == WORLDS[row["world"]].paper_dci[row["method"]][0]
+        each = [float(value) for value in row["disentanglement_of_each_seed"].split()]
+        assert len(each) == 2 and abs(sum(each) / 2 - float(row["disentanglement"])) < 1e-3
+    markdown = (settings.out / "table1.md").read_text()
+    assert "oracle" in markdown and "0.864" in markdown and "0.705" in markdown
+    runs = json.loads((settings.out / "table1.json").read_text())["runs"]
+    assert len(runs) == 2 * len(wanted) / 2
+    assert all(run["config"]["steps"] == 1_280 and run["seconds"] > 0 and "commit" in run["made_with"] for run in runs.values())
+
+
+def test_what_is_there_is_not_made_again(settings, monkeypatch):
+    before = reproduce("table1", settings)[0].read_text()
+
+    def refuse(*args, **kwargs):
+        raise AssertionError("trained or measured again")
+
+    monkeypatch.setattr("dusdi.reproduce.pretrain", refuse)
+    monkeypatch.setattr("dusdi.reproduce.measure", refuse)
+    assert reproduce("table1", settings)[0].read_text() == before
+
+
+def test_fig3_has_both_critics_and_shares_the_runs_of_table1(settings):
+    shared = {path.name for path in settings.runs.iterdir()}
+    files = reproduce("fig3", settings)
+    assert {path.name for path in files} == {"fig3.csv", "fig3.md", "fig3.json", "fig3.png"}
+    rows = rows_of(settings.out / "fig3.csv")
+    assert {(row["world"], row["critic"]) for row in rows} == {
+        (world, critic) for world in paper_worlds() for critic in ("with Q decomposition", "without")
+    }
+    new = {path.name for path in settings.runs.iterdir()} - shared
+    assert len(new) == 2 * len(paper_worlds()) and all("decompose_q=False" in name for name in new)
+
+
+def test_runs_of_other_settings_are_refused_before_anything_is_trained(settings):
+    other = Settings(settings.out, settings.runs, 2, "debug", {**settings.fields, "alpha": 0.5}, progress=False)
+    job = Job(paper_worlds()[0], 0, {"method": "dusdi"})
+    (job.folder(settings)).mkdir(parents=True, exist_ok=True)
+    reproduce("table1", settings)
+    with pytest.raises(UsageError, match=r"holds a run with alpha = .* but 0.5 is wanted"):
+        reproduce("table1", other)
+
+
+def test_the_command_explains_mistakes(capsys, tmp_path):
+    assert main(["reproduce", "table9", "--out", str(tmp_path)]) == 2
+    assert "did you mean table1" in capsys.readouterr().err
+    assert main(["reproduce", "fig3", "--seeds", "0", "--out", str(tmp_path)]) == 2
+    assert "seeds" in capsys.readouterr().err
+    assert set(EXPERIMENTS) == {"table1", "fig3"}
