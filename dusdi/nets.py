@@ -20,6 +20,8 @@ LOG_2PI = math.log(2 * math.pi)
 class EnsembleDense(nn.Module):
     """E dense layers: x [B, in], the same for all, or [E, B, in] -> [E, B, features]; or their sum, [B, features].
 
+    What all share may come in several parts, as if they were concatenated; then no gradient is computed by a part that needs none.
+
     Attributes:
       members: E.
       features: outputs of each layer.
@@ -37,8 +39,8 @@ class EnsembleDense(nn.Module):
     total: bool = False
 
     @nn.compact
-    def __call__(self, x: jax.Array) -> jax.Array:
-        inputs, shared = x.shape[-1], x.ndim == 2
+    def __call__(self, x: jax.Array, *more: jax.Array) -> jax.Array:
+        inputs, shared = sum(part.shape[-1] for part in (x, *more)), x.ndim == 2
         bound = 1 / math.sqrt(max(self.fan_in or inputs, 1))
         # What all members share is read once, by one big matrix product, for which the weights lie side by side.
         shape = (inputs, self.members, self.features) if shared else (self.members, inputs, self.features)
@@ -50,7 +52,10 @@ class EnsembleDense(nn.Module):
         if self.total:
             product = jnp.einsum("ebi,eio->bo", x, kernel)
         elif shared:
-            product = (x @ kernel.reshape(inputs, -1)).reshape(len(x), self.members, self.features).swapaxes(0, 1)
+            ends = np.cumsum([part.shape[-1] for part in (x, *more)])[:-1]
+            blocks = jnp.split(kernel.reshape(inputs, -1), ends)
+            flat = sum(part @ block for part, block in zip((x, *more), blocks, strict=True))
+            product = flat.reshape(len(x), self.members, self.features).swapaxes(0, 1)
         else:
             product = jnp.einsum("ebi,eio->ebo", x, kernel)
         if self.use_bias:
@@ -60,7 +65,7 @@ class EnsembleDense(nn.Module):
 
 
 class EnsembleMLP(nn.Module):
-    """E independent MLPs with ReLUs: x [B, in] (and the encoded skill [B, Z]) -> [E, B, outputs], or their sum [B, outputs].
+    """E independent MLPs with ReLUs: parts of x [B, in] and the encoded skill [B, Z] -> [E, B, outputs], or their sum [B, outputs].
 
     Attributes:
       gate: whether the skill scales the first hidden layer.
@@ -78,20 +83,20 @@ class EnsembleMLP(nn.Module):
     @nn.compact
     def __call__(
         self,
-        x: jax.Array,
+        *x: jax.Array,
         skill: jax.Array | None = None,
         x_mask: np.ndarray | None = None,
         skill_mask: np.ndarray | None = None,
     ) -> jax.Array:
-        x = x if x_mask is None else pick(x, x_mask)
+        if x_mask is not None:
+            x = (pick(jnp.concatenate(x, axis=-1), x_mask),)
         if not self.hidden:
-            return EnsembleDense(self.members, self.outputs, total=self.total, name="output")(x)
-        width = self.hidden[0]
-        h = EnsembleDense(self.members, width, gain=self.input_gain, name="state")(x)
+            return EnsembleDense(self.members, self.outputs, total=self.total, name="output")(*x)
+        width, inputs = self.hidden[0], sum(part.shape[-1] for part in x)
+        h = EnsembleDense(self.members, width, gain=self.input_gain, name="state")(*x)
         if skill is not None and skill.shape[-1]:
             skill = skill if skill_mask is None else pick(skill, skill_mask)
-            inputs = x.shape[-1] + skill.shape[-1]
-            h += EnsembleDense(self.members, width, inputs, False, name="skill")(skill)
+            h += EnsembleDense(self.members, width, inputs + skill.shape[-1], False, name="skill")(skill)
             if self.gate:
                 # FiLM: each skill sees its own scaling of the same features; entries near one in size.
                 h *= 1 + EnsembleDense(self.members, width, 1, False, name="gate")(skill)

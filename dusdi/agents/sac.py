@@ -97,7 +97,7 @@ class SAC:
 
     def distribution(self, actor: Any, observation: Array, skill: Array) -> tuple[jax.Array, jax.Array]:
         """Mean and log standard deviation before squashing, each [B, A]."""
-        out: Any = self._actor.apply(actor, observation, self.skill_space.encode(skill), skill_mask=self._actor_skill_mask)
+        out: Any = self._actor.apply(actor, observation, skill=self.skill_space.encode(skill), skill_mask=self._actor_skill_mask)
         mean, log_std = jnp.split(out, 2, axis=-1)
         low, high = self.config.log_std_min, self.config.log_std_max
         return mean, low + 0.5 * (high - low) * (jnp.tanh(log_std) + 1)
@@ -108,8 +108,8 @@ class SAC:
 
     def _all_q(self, critic: Any, observation, action, skill) -> jax.Array:
         """Q functions [twins, channels, B]."""
-        x = jnp.concatenate([observation, action], axis=-1)
-        q: Any = self._critic.apply(critic, x, self.skill_space.encode(skill), skill_mask=self._critic_skill_mask)
+        z = self.skill_space.encode(skill)
+        q: Any = self._critic.apply(critic, observation, action, skill=z, skill_mask=self._critic_skill_mask)
         return q[..., 0].reshape(self._twins, len(self._critic_components), -1)
 
     # --- acting ---
@@ -128,9 +128,9 @@ class SAC:
         actor_key, critic_key, skill_key = jax.random.split(key, 3)
         skill = self.skill_space.encode(self.skill_space.sample(skill_key, 1))
         observation = jnp.zeros((1, self.observation_size))
-        x = jnp.zeros((1, self.observation_size + self.action_size))
-        actor = self._actor.init(actor_key, observation, skill, skill_mask=self._actor_skill_mask)
-        critic = self._critic.init(critic_key, x, skill, skill_mask=self._critic_skill_mask)
+        action = jnp.zeros((1, self.action_size))
+        actor = self._actor.init(actor_key, observation, skill=skill, skill_mask=self._actor_skill_mask)
+        critic = self._critic.init(critic_key, observation, action, skill=skill, skill_mask=self._critic_skill_mask)
         log_alpha = jnp.log(jnp.float32(self.config.alpha))
         return SACState(
             actor=actor,
