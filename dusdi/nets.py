@@ -7,6 +7,7 @@ multiplies the first hidden layer (docs/experiments.md says why that matters).
 
 from __future__ import annotations
 
+import functools
 import math
 
 import flax.linen as nn
@@ -20,7 +21,7 @@ LOG_2PI = math.log(2 * math.pi)
 class EnsembleDense(nn.Module):
     """E dense layers: x [B, in], the same for all, or [E, B, in] -> [E, B, features]; or their sum, [B, features].
 
-    What all share may come in several parts, as if they were concatenated; then no gradient is computed by a part that needs none.
+    What all share may come in parts, as if they were concatenated; no gradient is computed by a part that needs none.
 
     Attributes:
       members: E.
@@ -54,7 +55,7 @@ class EnsembleDense(nn.Module):
         elif shared:
             ends = np.cumsum([part.shape[-1] for part in (x, *more)])[:-1]
             blocks = jnp.split(kernel.reshape(inputs, -1), ends)
-            flat = sum(part @ block for part, block in zip((x, *more), blocks, strict=True))
+            flat = functools.reduce(jnp.add, (part @ block for part, block in zip((x, *more), blocks, strict=True)))
             product = flat.reshape(len(x), self.members, self.features).swapaxes(0, 1)
         else:
             product = jnp.einsum("ebi,eio->ebo", x, kernel)
@@ -65,7 +66,7 @@ class EnsembleDense(nn.Module):
 
 
 class EnsembleMLP(nn.Module):
-    """E independent MLPs with ReLUs: parts of x [B, in] and the encoded skill [B, Z] -> [E, B, outputs], or their sum [B, outputs].
+    """E independent MLPs with ReLUs: parts of x [B, in] and the encoded skill [B, Z] -> [E, B, outputs] or its sum over E.
 
     Attributes:
       gate: whether the skill scales the first hidden layer.
