@@ -45,7 +45,7 @@ class MultiParticle(JaxWorld):
 
     #: The first reward is tiny beside the entropy of fifty action entries, so the temperature starts low; it then rises to keep
     #: the policy from freezing, which cost a tenth of disentanglement. See docs/experiments.md.
-    presets = {"fast": {"alpha": 0.02, "learn_alpha": True, "target_entropy": 0.4}}
+    presets = {"fast": {"steps": 1_536_000, "alpha": 0.02, "learn_alpha": True, "target_entropy": 0.4}}
     paper_dci = {"dusdi": (0.705, 0.750, 0.849), "diayn-mc": (0.002, 0.003, 0.791)}
 
     def __init__(self, agents: int = 10, simple_actions: bool = False):
