@@ -259,6 +259,7 @@ def bench_memory(quick: bool) -> Result:
         with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
             measured, settings[preset] = pool.submit(train_and_weigh, preset).result()
         numbers |= {f"{preset}_{name}": value for name, value in measured.items()}
+    numbers["first_over_last_peak"] = numbers[f"{presets[0]}_peak_mb"] / numbers[f"{presets[-1]}_peak_mb"]
     return Result(numbers, settings)
 
 
@@ -310,12 +311,80 @@ def bench_training(quick: bool) -> Result:
     return Result(numbers, settings)
 
 
+#: Networks as one would write them first: plain MLPs everywhere, which learn at chance for thousands of updates.
+PLAIN = dict(
+    skill_input="concat",
+    actor_parts="whole",
+    input_gain=0.0,
+    critic_skill="all",
+    actor_hidden=(128, 128),
+    critic_hidden=(128, 128),
+    discriminator_hidden=(128, 128),
+    discriminator_bumps=0,
+    penalty_hidden=(128, 128),
+    mask_steps=10,
+)
+
+
+def bench_learning(quick: bool) -> Result:
+    """Before and after in Multi-Particle: plain MLPs against preset fast, by time per update and time to 0.5 mean accuracy.
+
+    They learn in turns of equal time. If the plain ones have not got there when they had `patience` times the time of the
+    others, what they had is a lower bound.
+    """
+    patience, turn, target = (1, 1.0, 0.15) if quick else (4, 5.0, 0.5)
+    world = MultiParticle(2) if quick else MultiParticle()
+    racers = {name: Racer(world, fields) for name, fields in (("after", {}), ("before", PLAIN))}
+    after, before = racers["after"], racers["before"]
+    while after.reached is None or (before.reached is None and before.seconds < patience * after.reached):
+        for racer in racers.values():
+            if racer.reached is None:
+                racer.learn(turn, target)
+    numbers: dict[str, float] = {}
+    for name, racer in racers.items():
+        numbers[f"{name}_milliseconds_per_update"] = 1e3 * racer.seconds / racer.updates
+        numbers[f"{name}_seconds_learning"] = racer.seconds
+        numbers[f"{name}_accuracy_then"] = racer.accuracy
+    assert after.reached is not None
+    numbers["before_got_there"] = float(before.reached is not None)
+    numbers["time_ratio_per_update"] = numbers["before_milliseconds_per_update"] / numbers["after_milliseconds_per_update"]
+    numbers["time_ratio_to_the_accuracy_at_least"] = (before.reached or before.seconds) / after.reached
+    return Result(numbers, {"after": after.config.to_json(), "before": before.config.to_json(), "accuracy": target})
+
+
+class Racer:
+    """A training run that is timed without its compilation, until its discriminators are right often enough."""
+
+    def __init__(self, world: World, fields: dict[str, Any]):
+        self._trainer, self.config = trainer_for(world, "fast", **fields)
+        random = math.ceil(self.config.random_steps / self.config.num_envs)
+        self._state = self._trainer.advance(self._trainer.advance(self._trainer.init(), random, True), 1, False)
+        self.seconds, self.updates, self.accuracy = 0.0, 0, 0.0
+        self.reached: float | None = None
+
+    def learn(self, seconds: float, target: float) -> None:
+        """Learns for some time, and notes whether and when the mean accuracy of 25 updates reached the target."""
+        end = self.seconds + seconds
+        while self.seconds < end and self.reached is None:
+            cleared = jax.tree.map(jnp.zeros_like, self._state.metrics)
+            state = jax.block_until_ready(self._state.replace(metrics=cleared, updates=jnp.int32(0)))
+            began = time.perf_counter()
+            self._state = jax.block_until_ready(self._trainer.advance(state, 25, False))
+            self.seconds += time.perf_counter() - began
+            self.updates += 25
+            sums = [x for name, x in self._state.metrics.items() if name.startswith("accuracy/") and "/not " not in name]
+            self.accuracy = float(np.mean([float(x) for x in sums])) / 25
+            if self.accuracy >= target:
+                self.reached = self.seconds
+
+
 BENCHMARKS: dict[str, Callable[[bool], Result]] = {
     "environment": bench_environment,
     "update": bench_update,
     "factors": bench_factors,
     "memory": bench_memory,
     "training": bench_training,
+    "learning": bench_learning,
 }
 
 

@@ -32,6 +32,12 @@ def test_results_are_merged_by_benchmark_with_commit_and_settings(bench, tmp_pat
     assert "ours times as fast" in capsys.readouterr().out
 
 
+def test_learning_is_timed_until_it_gets_there(bench):
+    numbers, settings = bench.bench_learning(quick=True)
+    assert numbers["after_accuracy_then"] >= settings["accuracy"] and numbers["time_ratio_per_update"] > 0
+    assert settings["before"]["skill_input"] == "concat" and settings["after"]["skill_input"] == "gate"
+
+
 def test_unknown_benchmark_is_refused_by_name(bench, capsys):
     with pytest.raises(SystemExit):
         bench.main(["--only", "speed"])
