@@ -122,17 +122,6 @@ def load_newest(folder: Path) -> Checkpoint | None:
     return None
 
 
-def newest_description(folder: Path) -> dict[str, Any] | None:
-    """The description of the newest readable checkpoint, without its arrays and hence without checking them."""
-    for path in _newest_first(folder):
-        try:
-            with safe_open(path, framework="numpy") as file:
-                return json.loads(file.metadata()["description"])
-        except (SafetensorError, OSError, KeyError, TypeError):
-            continue
-    return None
-
-
 def _newest_first(folder: Path) -> Iterator[Path]:
     found = [path for path in folder.glob("step-*.safetensors") if _NAME.fullmatch(path.name)]
     yield from sorted(found, reverse=True)

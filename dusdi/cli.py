@@ -217,20 +217,19 @@ def _pretrain(arguments: argparse.Namespace) -> None:
 
 
 def _evaluate(arguments: argparse.Namespace) -> None:
-    from dusdi.evaluate import evaluate_oracle, measure, world_for
+    from dusdi.evaluate import check_oracle, evaluate_oracle, measure, world_for
     from dusdi.policy import load
 
-    world = _world(arguments.env) if arguments.env else None
-    folder = Path(arguments.run_folder)
-    report = measure(folder, world, steps=arguments.steps, seed=arguments.seed)
+    skills = load(arguments.run_folder)
+    folder = skills.folder or Path(arguments.run_folder)
+    world = world_for(skills, _world(arguments.env) if arguments.env else None)
+    if arguments.oracle:
+        check_oracle(skills, world)
+    options = {"steps": arguments.steps, "seed": arguments.seed}
+    report = measure(arguments.run_folder, world, **options)
     oracle = None
     if arguments.oracle:
-        skills = load(folder)
-        world = world_for(skills, world)
-        found = evaluate_oracle(world, skill_length=skills.config.skill_length, steps=arguments.steps, seed=arguments.seed)
-        if found is None:
-            raise UsageError(f"nobody wrote an oracle for {world.spec.name!r}; leave out --oracle")
-        oracle = found.to_json()
+        oracle = evaluate_oracle(world, skill_length=skills.config.skill_length, **options).to_json()
     if arguments.json:
         print(json.dumps(report | {"oracle": oracle} if oracle else report))
         return

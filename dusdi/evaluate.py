@@ -13,7 +13,7 @@ from dusdi.metrics.dci import DCI, dci, summary
 from dusdi.policy import Skills, load
 from dusdi.report import heat_map
 from dusdi.rollout import Rollout, collect
-from dusdi.run import describe, origin
+from dusdi.run import describe, origin, provenance, write_atomically
 from dusdi.skills import Discrete
 from dusdi.types import WorldSpec
 
@@ -30,30 +30,46 @@ def evaluate(skills: Skills, env: World | str | None = None, *, steps: int = 100
     return dci(rollout.skill, rollout.observation, world.spec, rollout.episode, cells, seed=seed)
 
 
-def evaluate_oracle(world: World, *, skill_length: int, steps: int = 100_000, seed: int = 0) -> DCI | None:
-    """The scores of the world's hand-written oracle, a ceiling for what skills can reach; None if it has no oracle."""
+def check_oracle(skills: Skills, world: World) -> None:
+    """Raises a `UsageError` if the world has no oracle, or one whose scores can't be compared with those of these skills."""
     if world.oracle is None:
-        return None
+        raise UsageError(f"nobody wrote an oracle for {world.spec.name!r}")
+    if not isinstance(skills.space, Discrete) or skills.space.component_size != ORACLE_VALUES:
+        raise UsageError(f"oracles know discrete components of {ORACLE_VALUES} values; these skills are {skills.space}")
+
+
+def evaluate_oracle(world: World, *, skill_length: int, steps: int = 100_000, seed: int = 0) -> DCI:
+    """The scores of the world's hand-written oracle, a ceiling for what skills can reach."""
+    if world.oracle is None:
+        raise UsageError(f"nobody wrote an oracle for {world.spec.name!r}")
     space = Discrete(len(world.spec.controlled), ORACLE_VALUES)
     rollout = collect(world, world.oracle, space, steps=steps, skill_length=skill_length, seed=seed)
     return dci(rollout.skill, rollout.observation, world.spec, rollout.episode, ORACLE_VALUES, seed=seed)
 
 
-def measure(folder: str | Path, env: World | str | None = None, *, steps: int = 100_000, seed: int = 0) -> dict[str, Any]:
+def measure(path: str | Path, env: World | str | None = None, *, steps: int = 100_000, seed: int = 0) -> dict[str, Any]:
     """Evaluates every seed of a run, and writes the scores (`dci.json`) and a heat map of each seed into its folder.
 
-    Returns what is in the JSON file: mean and spread of the scores, those of each seed, and where the run comes from.
+    Args:
+      path: a run's folder, or one of its checkpoints.
+      env: needed only for worlds that dusdi can't make by name.
+      steps: to measure each seed on.
+      seed: of the rollouts and the metric.
+
+    Returns:
+      What is in the JSON file: mean and spread of the scores, those of each seed, and where run and scores come from.
     """
-    first = load(folder)
-    folder, count, results = first.folder or Path(folder), first.config.seeds, []
+    skills, results = load(path), []
+    folder, count = skills.folder or Path(path), skills.config.seeds
     for index in range(count):
-        skills = load(folder, index)
+        skills = load(path, index) if index else skills
         result = evaluate(skills, env, steps=steps, seed=seed)
         suffix = f"-seed{skills.seed}" if count > 1 else ""
         heat_map(result, folder / f"dci{suffix}.png", title=f"{skills.config.method} in {skills.spec.name}, seed {skills.seed}")
         results.append({"seed": skills.seed, **result.to_json()})
-    report = summary(results) | {"evaluation_steps": steps, "evaluation_seed": seed, "run": origin(folder)}
-    (folder / "dci.json").write_text(json.dumps(report, indent=2) + "\n")
+    measured = {"evaluation_steps": steps, "evaluation_seed": seed, "measured_with": provenance()}
+    report = summary(results) | measured | {"run": {**origin(folder), "step": skills.step}}
+    write_atomically(folder / "dci.json", json.dumps(report, indent=2) + "\n")
     return report
 
 

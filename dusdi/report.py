@@ -102,7 +102,7 @@ def curves(rows: Sequence[Mapping[str, Any]], path: str | os.PathLike[str], titl
                 if row["critic"] == critic:
                     by_step.setdefault(row["step"], []).append(row["accuracy"])
             steps, values = np.array(list(by_step)), list(by_step.values())
-            mean, spread = np.array([np.mean(v) for v in values]), np.array([np.std(v) for v in values])
+            mean, spread = np.array([np.mean(v) for v in values]), np.array([np.std(v, ddof=len(v) > 1) for v in values])
             axes.plot(steps / 1e6, mean, color=color, label=critic, linewidth=2)
             axes.fill_between(steps / 1e6, mean - spread, mean + spread, color=color, alpha=0.2, linewidth=0)
         axes.axhline(chance, color=FAINT, linestyle=":", label="chance")

@@ -28,6 +28,7 @@ from dusdi.run import origin, provenance
 
 DIRECTIONS = {"skills to states": lambda result: result, "states to skills": lambda result: result["states_to_skills"]}
 FIG3 = {"with Q decomposition": {}, "without": {"decompose_q": False}}
+LEAST_STEPS = 2_000  # of an evaluation
 REACHED = 0.5  # the mean accuracy whose first step Figure 3's table tells
 
 
@@ -76,6 +77,8 @@ def reproduce(name: str, settings: Settings) -> list[Path]:
         raise unknown_name("experiment", name, EXPERIMENTS)
     if settings.seeds < 1:
         raise UsageError(f"seeds must be at least 1, not {settings.seeds}")
+    if settings.evaluation_steps < LEAST_STEPS:
+        raise UsageError(f"evaluation_steps must be at least {LEAST_STEPS:,} to mean something, not {settings.evaluation_steps}")
     return EXPERIMENTS[name](settings)
 
 
@@ -144,6 +147,9 @@ def _train(jobs: Iterable[Job], settings: Settings) -> None:
     """Trains the runs that are not finished, after looking at all of them for what can't work."""
     jobs = list(jobs)
     for job in jobs:
+        config = job.config(settings)
+        if config.steps <= max(config.random_steps, config.batch_size):
+            raise UsageError(f"steps must be more than the {config.random_steps:,} random ones, not {config.steps:,}")
         _check_same_config(job, settings)
     for number, job in enumerate(jobs, 1):
         folder, config = job.folder(settings), job.config(settings)
@@ -169,11 +175,13 @@ def _check_same_config(job: Job, settings: Settings) -> None:
 
 
 def _measured(folder: Path, settings: Settings) -> dict[str, Any]:
-    """The scores of a run's only seed, measured now unless they are there."""
+    """The scores of a run's only seed, measured now unless they are there: of this run, by this code, on as many steps."""
     done = folder / "dci.json"
-    if done.exists():
+    wanted: dict[str, Any] = {"measured_with": provenance(), "run": origin(folder)}
+    wanted |= {"evaluation_steps": settings.evaluation_steps, "evaluation_seed": 0}
+    if done.exists() and (folder / "dci.png").exists():
         report = json.loads(done.read_text())
-        if report["evaluation_steps"] == settings.evaluation_steps and report["run"]["step"] == origin(folder)["step"]:
+        if all(report.get(name) == json.loads(json.dumps(value)) for name, value in wanted.items()):
             return report
     if settings.progress:
         print(f"measuring {folder.name}", file=sys.stderr)
@@ -181,11 +189,12 @@ def _measured(folder: Path, settings: Settings) -> dict[str, Any]:
 
 
 def _oracle(world: str, settings: Settings) -> dict[str, Any] | None:
+    if WORLDS[world].oracle is None:
+        return None
     if settings.progress:
         print(f"measuring the oracle of {world}", file=sys.stderr)
     length = configure(settings.preset, WORLDS[world].presets, settings.fields).skill_length
-    result = evaluate_oracle(make(world), skill_length=length, steps=settings.evaluation_steps)
-    return result.to_json() if result else None
+    return evaluate_oracle(make(world), skill_length=length, steps=settings.evaluation_steps).to_json()
 
 
 def _chance(jobs: Iterable[Job], settings: Settings) -> float:
@@ -273,9 +282,10 @@ def _fig3_markdown(rows: Sequence[dict], jobs: Sequence[Job], settings: Settings
 
 
 def _made_by(name: str, jobs: Sequence[Job], settings: Settings) -> list[str]:
+    changed = "".join(f", {name} {value}" for name, value in settings.fields.items())
     commits = sorted({origin(job.folder(settings))["made_with"]["commit"] or "unknown" for job in jobs})
     return [
-        f"Made by `dusdi reproduce {name}`, preset `{settings.preset}`, trained at commit {', '.join(commits)}.",
+        f"Made by `dusdi reproduce {name}`, preset `{settings.preset}`{changed}, trained at commit {', '.join(commits)}.",
         f"Configs, versions and wall times of all runs are in `{name}.json`.",
         "",
     ]

@@ -41,7 +41,7 @@ class Run:
         self.folder, self._config = folder, config
         folder.mkdir(parents=True, exist_ok=True)
         self._description = {"config": config.to_json(), "world": spec.to_json(), "made_with": provenance()}
-        _write_atomically(folder / "config.json", json.dumps(self._description, indent=2) + "\n")
+        write_atomically(folder / "config.json", json.dumps(self._description, indent=2) + "\n")
         self._csv = folder / "progress.csv"
         self._keep_rows(after_step)
         self._events = SummaryWriter(str(folder), purge_step=after_step + 1)
@@ -54,7 +54,7 @@ class Run:
         kept = [row for row in rows if len(row) == len(header) and int(row[0]) <= until]
         text = io.StringIO()
         csv.writer(text, lineterminator="\n").writerows([header, *kept] if kept else [])
-        _write_atomically(self._csv, text.getvalue())
+        write_atomically(self._csv, text.getvalue())
 
     def log(self, step: int, seconds: float, rows: Sequence[Mapping[str, float]]) -> None:
         """Writes the metrics of each seed."""
@@ -112,9 +112,9 @@ def take_up(folder: Path, spec: WorldSpec, asked: Mapping[str, Any], *, resume: 
 
 def origin(folder: Path) -> dict[str, Any]:
     """Where a run's results come from: config, world, versions, commit and seconds of training."""
-    description = checkpoint.newest_description(folder / "checkpoints")
+    found = checkpoint.load_newest(folder / "checkpoints")
     keys = ("config", "world", "made_with", "step", "seconds")
-    return {key: description[key] for key in keys} if description else {}
+    return {key: found.description[key] for key in keys} if found else {}
 
 
 def describe(spec: WorldSpec) -> str:
@@ -146,7 +146,8 @@ def _commit() -> str:
         return ""
 
 
-def _write_atomically(path: Path, text: str) -> None:
+def write_atomically(path: Path, text: str) -> None:
+    """Writes a file so that it appears whole or not at all."""
     partial = path.with_name(path.name + ".partial")
     partial.write_text(text)
     os.replace(partial, path)

@@ -51,6 +51,26 @@ def test_evaluate_prints_a_table(run, capsys):
     assert "disentanglement" in text and "±" in text and "states to skills" in text
 
 
+def test_evaluate_shows_the_oracle_beside_the_skills(run, capsys):
+    assert main(["evaluate", str(run), "--steps", "20000", "--oracle", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["oracle"]["disentanglement"] > 0.8
+
+
+def test_evaluate_measures_the_checkpoint_that_is_named(run, capsys):
+    older, newer = sorted((run / "checkpoints").iterdir())
+    assert main(["evaluate", str(older), "--steps", "2000"]) == 0
+    assert str(run / "dci.json") in capsys.readouterr().out.replace("\n", "")
+    assert json.loads((run / "dci.json").read_text())["run"]["step"] == int(older.stem.removeprefix("step-"))
+
+
+def test_evaluate_refuses_an_oracle_of_another_kind_of_skills(tmp_path, capsys):
+    folder = str(tmp_path / "run")
+    fields = ["--preset", "debug", "--steps", "640", "--skill-values", "3"]
+    assert main(["pretrain", "gunner-2d", *fields, "--out", folder, "--quiet"]) == 0
+    assert main(["evaluate", folder, "--oracle"]) == 2
+    assert "oracles know discrete components of 5 values" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("name", ["skills.gif", "skills.mp4"])
 def test_render_makes_a_video_with_the_skill_in_the_frame(run, tmp_path, name):
     out = tmp_path / "videos" / name

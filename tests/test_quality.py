@@ -13,7 +13,7 @@ def test_skills_stay_disentangled_where_factors_depend_on_each_other():
 
 
 def test_skills_stay_disentangled_where_nobody_says_which_action_moves_what():
-    """Multi-Particle with four agents and a quarter of the training."""
+    """Multi-Particle with four agents and a third of the training."""
     world = dusdi.make("multi-particle", agents=4)
     skills = dusdi.pretrain(world, progress=False, steps=512_000)
     result = dusdi.evaluate(skills, steps=50_000)

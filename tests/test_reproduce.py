@@ -54,6 +54,7 @@ def test_what_is_there_is_not_made_again(settings, monkeypatch):
 
 
 def test_fig3_has_both_critics_and_shares_the_runs_of_table1(settings):
+    reproduce("table1", settings)
     shared = {path.name for path in settings.runs.iterdir()}
     files = reproduce("fig3", settings)
     assert {path.name for path in files} == {"fig3.csv", "fig3.md", "fig3.json", "fig3.png"}
@@ -65,11 +66,25 @@ def test_fig3_has_both_critics_and_shares_the_runs_of_table1(settings):
     assert len(new) == 2 * len(paper_worlds()) and all("decompose_q=False" in name for name in new)
 
 
-def test_runs_of_other_settings_are_refused_before_anything_is_trained(settings):
-    other = Settings(settings.out, settings.runs, 2, "debug", {**settings.fields, "alpha": 0.5}, progress=False)
-    job = Job(paper_worlds()[0], 0, {"method": "dusdi"})
-    (job.folder(settings)).mkdir(parents=True, exist_ok=True)
+def test_a_run_whose_end_is_damaged_is_trained_and_measured_again(settings):
     reproduce("table1", settings)
+    job = Job(paper_worlds()[-1], 1, {"method": "dusdi"})
+    folder = job.folder(settings)
+    before = json.loads((folder / "dci.json").read_text())
+    newest = max((folder / "checkpoints").iterdir())
+    data = bytearray(newest.read_bytes())
+    data[-1] ^= 1
+    newest.write_bytes(data)
+    with pytest.warns(UserWarning, match="damaged"):
+        reproduce("table1", settings)
+    after = json.loads((folder / "dci.json").read_text())
+    assert after["run"]["step"] == 1_280 and after["importance"] == before["importance"]  # resuming is exact
+
+
+def test_runs_of_other_settings_are_refused_before_anything_is_trained(settings, monkeypatch):
+    reproduce("table1", settings)
+    monkeypatch.setattr("dusdi.reproduce.pretrain", lambda *args, **kwargs: pytest.fail("trained"))
+    other = Settings(settings.out, settings.runs, 3, "debug", {**settings.fields, "alpha": 0.5}, progress=False)
     with pytest.raises(UsageError, match=r"holds a run with alpha = .* but 0.5 is wanted"):
         reproduce("table1", other)
 
@@ -79,4 +94,8 @@ def test_the_command_explains_mistakes(capsys, tmp_path):
     assert "did you mean table1" in capsys.readouterr().err
     assert main(["reproduce", "fig3", "--seeds", "0", "--out", str(tmp_path)]) == 2
     assert "seeds" in capsys.readouterr().err
+    assert main(["reproduce", "fig3", "--steps", "10000", "--out", str(tmp_path), "--runs", str(tmp_path)]) == 2
+    assert "random" in capsys.readouterr().err
+    assert main(["reproduce", "table1", "--evaluation-steps", "100", "--out", str(tmp_path)]) == 2
+    assert "evaluation_steps" in capsys.readouterr().err
     assert set(EXPERIMENTS) == {"table1", "fig3"}
