@@ -57,7 +57,7 @@ def test_evaluate_shows_the_oracle_beside_the_skills(run, capsys):
 
 
 def test_evaluate_measures_the_checkpoint_that_is_named(run, capsys):
-    older, newer = sorted((run / "checkpoints").iterdir())
+    older, _ = sorted((run / "checkpoints").iterdir())
     assert main(["evaluate", str(older), "--steps", "2000"]) == 0
     assert str(run / "dci.json") in capsys.readouterr().out.replace("\n", "")
     assert json.loads((run / "dci.json").read_text())["run"]["step"] == int(older.stem.removeprefix("step-"))
