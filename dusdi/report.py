@@ -81,7 +81,7 @@ def score_bars(rows: Sequence[Mapping[str, Any]], path: str | os.PathLike[str], 
         axes.set_xticks(range(len(NAMES)), NAMES, fontsize=9)
         axes.set_ylim(0, 1.05)
         _plain(axes)
-    grid[0, 0].legend(fontsize=8, frameon=False, loc="lower left", bbox_to_anchor=(0.0, 0.1))
+    figure.legend(*grid[0, 0].get_legend_handles_labels(), fontsize=9, frameon=False, loc="outside lower center", ncols=6)
     figure.savefig(path)
 
 
@@ -91,7 +91,7 @@ def curves(rows: Sequence[Mapping[str, Any]], path: str | os.PathLike[str], titl
     Rows are those of `dusdi.reproduce`'s Figure 3.
     """
     worlds = list(dict.fromkeys(row["world"] for row in rows))
-    figure = Figure(figsize=(4.6 * len(worlds), 3.6), dpi=180, facecolor="white", layout="constrained")
+    figure = Figure(figsize=(4.6 * len(worlds), 3.9), dpi=180, facecolor="white", layout="constrained")
     FigureCanvasAgg(figure)
     figure.suptitle(title, fontsize=14, fontweight="bold", color=INK)
     for axes, world in zip(figure.subplots(1, len(worlds), squeeze=False, sharey=True)[0], worlds, strict=True):
@@ -111,7 +111,7 @@ def curves(rows: Sequence[Mapping[str, Any]], path: str | os.PathLike[str], titl
         axes.set_ylim(0, 1)
         _plain(axes)
     figure.axes[0].set_ylabel("accuracy", color=MUTED)
-    figure.axes[0].legend(fontsize=9, frameon=False, loc="lower right")
+    figure.legend(*figure.axes[0].get_legend_handles_labels(), fontsize=9, frameon=False, loc="outside lower center", ncols=6)
     figure.savefig(path)
 
 
