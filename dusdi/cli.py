@@ -55,7 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"dusdi: {error}", file=sys.stderr)
         return FAILURE
     except KeyboardInterrupt as error:
-        print(f"dusdi: {error or 'interrupted'}", file=sys.stderr)
+        print(f"dusdi: {str(error) or 'interrupted'}", file=sys.stderr)
         return INTERRUPTED
 
 
@@ -243,7 +243,9 @@ def _evaluate(arguments: argparse.Namespace) -> None:
 
 
 def _scores(scores: dict[str, Any]) -> list[str]:
-    return [_score(scores, name) for name in ("disentanglement", "completeness", "informativeness")]
+    from dusdi.metrics.dci import NAMES
+
+    return [_score(scores, name) for name in NAMES]
 
 
 def _score(scores: dict[str, Any], name: str) -> str:

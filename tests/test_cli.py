@@ -120,6 +120,15 @@ def test_no_traceback_in_a_real_process(tmp_path):
     assert result.returncode == 1 and "holds no run" in result.stderr and "Traceback" not in result.stderr
 
 
+def test_ctrl_c_outside_of_training_says_so(capsys, monkeypatch):
+    def interrupt(arguments):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("dusdi.cli._envs", interrupt)
+    assert main(["envs"]) == 130
+    assert capsys.readouterr().err == "dusdi: interrupted\n"
+
+
 def test_help_explains_every_field(capsys):
     with pytest.raises(SystemExit) as exit_info:
         main(["pretrain", "--help"])
