@@ -102,7 +102,7 @@ PRESETS: dict[str, dict[str, Any]] = {
     "paper": {},
     "fast": dict(
         # One update for each step of many copies: compiled loops like big steps, and discriminators need many skills at once.
-        steps=1_024_000,  # 4,000 updates; accuracy levels off at about 3,000 in 2D Gunner
+        steps=1_024_000,  # 4,000 updates; accuracy levels off at about 3,000 in the smallest world
         num_envs=256,
         steps_per_update=256,
         batch_size=256,  # measured: 512 is no better
@@ -111,14 +111,14 @@ PRESETS: dict[str, dict[str, Any]] = {
         episode_length=200,  # more starts than with the worlds' 1,000
         log_every=25_600,
         checkpoint_every=512_000,
-        # Rewards: measured in 2D Gunner
+        # Rewards: measured in the world of three factors
         mask_steps=0,  # the critics can't see a skill's age
         discriminator_hidden=(),  # linear: gathers each skill in one place
         discriminator_bumps=16,  # but tells places on a line apart
         discriminator_lr=2e-3,
         penalty_hidden=(),  # enough where factors are independent, and learns nothing by heart
         penalty_lr=2e-3,
-        # Networks: measured in Multi-Particle
+        # Networks: measured in the world of ten factors
         actor_hidden=(64, 64),  # as good as (128, 128)
         critic_hidden=(64, 64),
         skill_input="gate",  # without it, chance for thousands of updates
