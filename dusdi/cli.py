@@ -101,7 +101,11 @@ def _make_parser() -> tuple[_Parser, dict[str, _Parser]]:
     render.add_argument("--env", help="package.module:function of the run's world, if it is not one of dusdi's")
 
     reproduce = command("reproduce", _reproduce, "make a table or figure of the paper; go on where it was stopped")
-    reproduce.add_argument("experiment", metavar="WHAT", help="table1 (DCI) or fig3 (with and without Q decomposition)")
+    reproduce.add_argument(
+        "experiment",
+        metavar="WHAT",
+        help="table1 (DCI), fig3 (with and without Q decomposition), more-factors (DCI beyond the paper)",
+    )
     reproduce.add_argument("--out", default="results", metavar="DIR", help="folder of tables and figures (default: results)")
     reproduce.add_argument("--runs", default="runs/reproduce", metavar="DIR", help="folder of the runs (default: runs/reproduce)")
     reproduce.add_argument("--seeds", type=int, default=3, help="how many seeds, from 0 (default: 3)")

@@ -63,6 +63,8 @@ class Config:
     skill_input: Literal["concat", "gate"] = setting("concat", "skill joins the state, or also scales the first layer")
     actor_parts: Literal["whole", "additive"] = setting("whole", "one actor network, or the sum of one per skill component")
     input_gain: float = setting(0.0, "start of learned gains on the inputs of actor and critics; 0: none")
+    free_std: bool = setting(False, "actor's deviations are parameters of their own instead of outputs (paper)")
+    half_precision: bool = setting(False, "products that many networks share read bfloat16 numbers, adding up in float32")
     critic_skill: Literal["all", "own"] = setting("all", "critic of component i sees all of z, or only z^i")
     actor_lr: float = setting(1e-4, "learning rate of the actor (paper)")
     critic_lr: float = setting(1e-4, "learning rate of the critics (paper)")
@@ -124,6 +126,8 @@ PRESETS: dict[str, dict[str, Any]] = {
         skill_input="gate",  # without it, chance for thousands of updates
         actor_parts="additive",  # a component's part is not disturbed by the others' noise
         input_gain=0.1,  # a soft choice among many inputs
+        free_std=True,  # measured: steadier, and half the outputs
+        half_precision=True,  # measured: no worse
         critic_skill="own",
         # Soft actor-critic
         actor_lr=3e-3,  # measured: 1e-3 is slower and no steadier

@@ -80,7 +80,8 @@ class Learner:
         skill = self.objective.skill_space.sample(skill_key, count)
         skill_age = jax.random.randint(age_key, (count,), 0, self.config.skill_length)
         action = jnp.zeros((count, self.spec.action_size))
-        example = Transition(observation, action, observation, jnp.zeros(count, bool), skill, skill_age)
+        reward = jnp.zeros((count, len(self.spec.channels)))
+        example = Transition(observation, action, reward, observation, jnp.zeros(count, bool), skill, skill_age)
         state = TrainState(
             iteration=jnp.int32(0),
             key=key,
@@ -124,7 +125,7 @@ class Learner:
         return state
 
     def _update_once(self, state: TrainState, key: jax.Array) -> tuple[TrainState, Metrics]:
-        sample_key, objective_key, agent_key = jax.random.split(key, 3)
+        sample_key, agent_key = jax.random.split(key)
         steps = state.iteration * self.config.num_envs
         batch = replay.sample(state.replay, sample_key, self.config.batch_size, steps)
         batch = batch._replace(
@@ -132,7 +133,7 @@ class Learner:
             next_observation=self.normalised(state.normaliser, batch.next_observation),
             terminated=batch.terminated.astype(jnp.float32),
         )
-        objective, objective_metrics = self.objective.update(state.objective, objective_key, batch)
+        objective, objective_metrics = self.objective.update(state.objective, batch)
         reward = self.objective.reward(objective, batch, steps)
         agent, agent_metrics = self.agent.update(state.agent, key=agent_key, batch=batch, reward=reward)
         rewards = {f"reward/{name}": x for name, x in zip(self.objective.channels, reward.mean(0), strict=True)}
@@ -143,7 +144,7 @@ class Learner:
         """Remembers a step and moves on: new skills where the old are used up or the episode is over."""
         key, skill_key = jax.random.split(state.key)
         age = state.skill_age + 1
-        batch = Transition(state.observation, action, step.successor, step.terminated, state.skill, age)
+        batch = Transition(state.observation, action, step.reward, step.successor, step.terminated, state.skill, age)
         redraw = step.over | (age >= self.config.skill_length)
         fresh = self.objective.skill_space.sample(skill_key, self.config.num_envs)
         keep = redraw.reshape(redraw.shape + (1,) * (fresh.ndim - 1))

@@ -68,9 +68,9 @@ def score_bars(rows: Sequence[Mapping[str, Any]], path: str | os.PathLike[str], 
                 places, [row[name] for name in NAMES], 0.92 * width, yerr=errors, color=color, label=row["method"], ecolor=INK
             )
             papers = [row[f"{name}_paper"] for name in NAMES]
-            axes.plot(
-                places, papers, "D", color="white", markeredgecolor=INK, markersize=6, label="paper" if index == 0 else None
-            )
+            if "" not in papers:
+                label = "paper" if index == 0 else None
+                axes.plot(places, papers, "D", color="white", markeredgecolor=INK, markersize=6, label=label)
         for place, name in enumerate(NAMES):
             ceiling = methods[0][f"{name}_oracle"]
             if ceiling != "":

@@ -61,6 +61,12 @@ class Job:
     world: str
     seed: int
     fields: Mapping[str, Any]
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def place(self) -> str:
+        """The world and its options, in a few words."""
+        return " ".join([self.world, *(f"{name}={value}" for name, value in self.options.items())])
 
     def config(self, settings: Settings) -> Config:
         fields = {**settings.fields, **self.fields, "seed": self.seed}
@@ -68,7 +74,8 @@ class Job:
 
     def folder(self, settings: Settings) -> Path:
         method, *others = (str(value) if name == "method" else f"{name}={value}" for name, value in self.fields.items())
-        return settings.runs / "-".join([self.world, method, *others, f"seed{self.seed}"])
+        options = (f"{name}={value}" for name, value in self.options.items())
+        return settings.runs / "-".join([self.world, *options, method, *others, f"seed{self.seed}"])
 
 
 def reproduce(name: str, settings: Settings) -> list[Path]:
@@ -88,23 +95,45 @@ def table1(settings: Settings) -> list[Path]:
     jobs = [
         Job(world, seed, {"method": method}) for world in methods for method in methods[world] for seed in range(settings.seeds)
     ]
+    return _dci_table("table1", "Table 1: how disentangled the skills are", jobs, settings)
+
+
+def more_factors(settings: Settings) -> list[Path]:
+    """Beyond the paper: DCI of DUSDi in worlds with more factors than its own"""
+    jobs = [
+        Job(world, seed, {"method": "dusdi"}, options)
+        for world, world_class in WORLDS.items()
+        for options in world_class.larger
+        for seed in range(settings.seeds)
+    ]
+    return _dci_table("more-factors", "More factors than in the paper", jobs, settings)
+
+
+def _dci_table(name: str, title: str, jobs: Sequence[Job], settings: Settings) -> list[Path]:
+    """Trains and measures the runs, and writes their scores and the heat maps of seed 0."""
     _train(jobs, settings)
     results: dict[tuple[str, str], list[dict[str, Any]]] = {}
     pictures = []
     for job in jobs:
         method, folder = str(job.fields["method"]), job.folder(settings)
-        results.setdefault((job.world, method), []).append(_measured(folder, settings))
+        results.setdefault((job.place, method), []).append(_measured(folder, settings))
         if job.seed == 0:
-            pictures.append(_copy(folder / "dci.png", settings.out / f"table1-{job.world}-{method}.png"))
-    oracles = {world: _oracle(world, settings) for world in methods}
-    rows = [_table1_row(*key, direction, found, oracles[key[0]]) for key, found in results.items() for direction in DIRECTIONS]
-    files = [
-        _write_csv(settings.out / "table1.csv", rows),
-        _write(settings.out / "table1.md", _table1_markdown(rows, jobs, settings)),
-        _origins(settings.out / "table1.json", jobs, settings),
+            place = job.place.replace(" ", "-")
+            pictures.append(_copy(folder / "dci.png", settings.out / f"{name}-{place}-{method}.png"))
+    ceilings = {place: _oracle(job, settings) for place, job in {job.place: job for job in jobs}.items()}
+    paper = {job.place: {} if job.options else WORLDS[job.world].paper_dci for job in jobs}
+    rows = [
+        _dci_row(place, method, direction, found, ceilings[place], paper[place].get(method))
+        for (place, method), found in results.items()
+        for direction in DIRECTIONS
     ]
-    score_bars(rows, settings.out / "table1.png", title="Disentanglement, completeness, informativeness")
-    return [*files, settings.out / "table1.png", *pictures]
+    files = [
+        _write_csv(settings.out / f"{name}.csv", rows),
+        _write(settings.out / f"{name}.md", _dci_markdown(name, title, rows, jobs, settings)),
+        _origins(settings.out / f"{name}.json", jobs, settings),
+    ]
+    score_bars(rows, settings.out / f"{name}.png", title="Disentanglement, completeness, informativeness")
+    return [*files, settings.out / f"{name}.png", *pictures]
 
 
 def fig3(settings: Settings) -> list[Path]:
@@ -132,7 +161,11 @@ def fig3(settings: Settings) -> list[Path]:
 
 
 #: What can be reproduced, by name.
-EXPERIMENTS: dict[str, Callable[[Settings], list[Path]]] = {"table1": table1, "fig3": fig3}
+EXPERIMENTS: dict[str, Callable[[Settings], list[Path]]] = {
+    "table1": table1,
+    "fig3": fig3,
+    "more-factors": more_factors,
+}
 
 
 def paper_worlds() -> list[str]:
@@ -158,7 +191,8 @@ def _train(jobs: Iterable[Job], settings: Settings) -> None:
         if settings.progress:
             print(f"run {number} of {len(jobs)}: {folder.name}", file=sys.stderr)
         fields = {**settings.fields, **job.fields, "seed": job.seed}
-        pretrain(make(job.world), preset=settings.preset, out=folder, resume=True, progress=settings.progress, **fields)
+        world = make(job.world, **job.options)
+        pretrain(world, preset=settings.preset, out=folder, resume=True, progress=settings.progress, **fields)
 
 
 def _check_same_config(job: Job, settings: Settings) -> None:
@@ -188,13 +222,13 @@ def _measured(folder: Path, settings: Settings) -> dict[str, Any]:
     return measure(folder, steps=settings.evaluation_steps)
 
 
-def _oracle(world: str, settings: Settings) -> dict[str, Any] | None:
-    if WORLDS[world].oracle is None:
+def _oracle(job: Job, settings: Settings) -> dict[str, Any] | None:
+    if WORLDS[job.world].oracle is None:
         return None
     if settings.progress:
-        print(f"measuring the oracle of {world}", file=sys.stderr)
-    length = configure(settings.preset, WORLDS[world].presets, settings.fields).skill_length
-    return evaluate_oracle(make(world), skill_length=length, steps=settings.evaluation_steps).to_json()
+        print(f"measuring the oracle of {job.place}", file=sys.stderr)
+    world, length = make(job.world, **job.options), job.config(settings).skill_length
+    return evaluate_oracle(world, skill_length=length, steps=settings.evaluation_steps).to_json()
 
 
 def _chance(jobs: Iterable[Job], settings: Settings) -> float:
@@ -204,24 +238,26 @@ def _chance(jobs: Iterable[Job], settings: Settings) -> float:
 # --- tables ---
 
 
-def _table1_row(world: str, method: str, direction: str, reports: Sequence[dict], oracle: dict | None) -> dict[str, Any]:
+def _dci_row(
+    world: str, method: str, direction: str, reports: Sequence[dict], oracle: dict | None, paper: tuple[float, ...] | None
+) -> dict[str, Any]:
     """A row of the CSV: for each score the mean, spread and values of the seeds, the paper's value and the oracle's."""
     pick = DIRECTIONS[direction]
     row: dict[str, Any] = {"world": world, "method": method, "direction": direction, "seeds": len(reports)}
     row["seconds_per_seed"] = round(float(np.mean([report["run"]["seconds"] for report in reports])), 1)
-    for name, paper in zip(NAMES, WORLDS[world].paper_dci[method], strict=True):
+    for name, published in zip(NAMES, paper or ("",) * len(NAMES), strict=True):
         values = [pick(report)[name] for report in reports]
         row[name] = round(float(np.mean(values)), 4)
         row[f"{name}_std"] = round(float(np.std(values, ddof=1)), 4) if len(values) > 1 else ""
-        row[f"{name}_paper"] = paper
+        row[f"{name}_paper"] = published
         row[f"{name}_oracle"] = round(pick(oracle)[name], 4) if oracle else ""
         row[f"{name}_of_each_seed"] = " ".join(f"{value:.4f}" for value in values)
     return row
 
 
-def _table1_markdown(rows: Sequence[dict], jobs: Sequence[Job], settings: Settings) -> str:
+def _dci_markdown(name: str, title: str, rows: Sequence[dict], jobs: Sequence[Job], settings: Settings) -> str:
     lines = [
-        "# Table 1: how disentangled the skills are",
+        f"# {title}",
         "",
         f"DCI on {settings.evaluation_steps:,} steps, mean ± standard deviation over {settings.seeds} seeds.",
         "The paper's text measures from skills to states, its first release from states to skills.",
@@ -237,20 +273,22 @@ def _table1_markdown(rows: Sequence[dict], jobs: Sequence[Job], settings: Settin
         ]
         ours = [row for row in rows if row["world"] == world]
         for row in ours:
-            cells = [_mean_and_std(row, name) for name in NAMES]
+            cells = [_mean_and_std(row, score) for score in NAMES]
             lines.append(f"| {row['method']}, {row['direction']} | {' | '.join(cells)} | {row['seconds_per_seed']:.0f} |")
             if row["method"] == "dusdi" and row["disentanglement_oracle"] != "":
-                shares = [f"{row[name] / row[f'{name}_oracle']:.0%}" for name in NAMES]
+                shares = [f"{row[score] / row[f'{score}_oracle']:.0%}" for score in NAMES]
                 lines.append(f"| – share of the oracle's | {' | '.join(shares)} | |")
         for row in ours[:2]:
             if row["disentanglement_oracle"] != "":
-                oracle = [f"{row[f'{name}_oracle']:.3f}" for name in NAMES]
+                oracle = [f"{row[f'{score}_oracle']:.3f}" for score in NAMES]
                 lines.append(f"| oracle, {row['direction']} | {' | '.join(oracle)} | |")
         for row in ours[::2]:
-            paper = [f"{row[f'{name}_paper']:.3f}" for name in NAMES]
+            if row["disentanglement_paper"] == "":
+                continue
+            paper = [f"{row[f'{score}_paper']:.3f}" for score in NAMES]
             lines.append(f"| paper, {row['method']} | {' | '.join(paper)} | |")
         lines.append("")
-    return "\n".join([*lines, *_made_by("table1", jobs, settings)])
+    return "\n".join([*lines, *_made_by(name, jobs, settings)])
 
 
 def _mean_and_std(row: dict, name: str) -> str:

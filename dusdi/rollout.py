@@ -30,12 +30,14 @@ class Step(NamedTuple):
       terminated: [n], nothing follows s'.
       over: [n], the episode ended here, for whatever reason.
       observation: where to go on, [n, D]; differs from `successor` where over.
+      reward: what the step earned, [n, K].
     """
 
     successor: Array
     terminated: Array
     over: Array
     observation: Array
+    reward: Array
 
 
 class GraphStepper:
@@ -53,13 +55,13 @@ class GraphStepper:
         state, age = carry
         step_key, reset_key = jax.random.split(key)
         state = jax.vmap(self._world.step)(state, action, jax.random.split(step_key, self._count))
-        successor = jax.vmap(self._world.observe)(state)
+        successor, reward = jax.vmap(self._world.observe)(state), jax.vmap(self._world.reward)(state)
         over = age + 1 >= self._length
         fresh = jax.vmap(self._world.reset)(jax.random.split(reset_key, self._count))
         state = select(over, fresh, state)
         observation = jax.vmap(self._world.observe)(state)
         terminated = jnp.zeros(self._count, bool)
-        return (state, jnp.where(over, 0, age + 1)), Step(successor, terminated, over, observation)
+        return (state, jnp.where(over, 0, age + 1)), Step(successor, terminated, over, observation, reward)
 
 
 class HostStepper:
@@ -78,13 +80,14 @@ class HostStepper:
     def step(self, action: np.ndarray) -> Step:
         successor, terminated, truncated = self._vector.step(action)
         self._checked(successor)
+        reward = self._vector.rewards() if self._spec.channels else np.zeros((self._count, 0), np.float32)
         self._age += 1
         over = terminated | truncated | (self._age >= self._length)
         observation = successor
         if over.any():
             observation = self._checked(self._vector.reset(mask=over))
             self._age[over] = 0
-        return Step(successor, terminated, over, observation)
+        return Step(successor, terminated, over, observation, reward)
 
     def close(self) -> None:
         self._vector.close()

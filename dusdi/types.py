@@ -45,6 +45,7 @@ class WorldSpec:
       action_size: A; actions are in [-1, 1].
       factors: the parts of the observation; they never overlap.
       episode_length: steps until the world is reset.
+      channels: names of the parts its reward consists of; none if it gives no reward.
     """
 
     name: str
@@ -53,6 +54,7 @@ class WorldSpec:
     action_size: int
     factors: tuple[Factor, ...]
     episode_length: int = 1000
+    channels: tuple[str, ...] = ()
 
     def __post_init__(self):
         check_factors(self.factors, self.observation_size)
@@ -81,7 +83,7 @@ class WorldSpec:
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> WorldSpec:
         factors = tuple(Factor(f["name"], tuple(f["indices"]), f["controlled"]) for f in data["factors"])
-        return cls(**{**data, "factors": factors})
+        return cls(**{**data, "factors": factors, "channels": tuple(data.get("channels", ()))})
 
 
 def check_factors(factors: tuple[Factor, ...], observation_size: int) -> None:
@@ -115,6 +117,7 @@ class Transition(NamedTuple):
     Attributes:
       observation: s, [B, D].
       action: a, [B, A].
+      reward: what the world paid, [B, K]; K is 0 in worlds without reward.
       next_observation: s', [B, D]; the true successor, also where the world was reset afterwards.
       terminated: [B], true where the world ended for good, so that nothing follows s'.
       skill: z, [B, C] int32 if discrete, [B, C, M] float32 if continuous.
@@ -123,6 +126,7 @@ class Transition(NamedTuple):
 
     observation: Array
     action: Array
+    reward: Array
     next_observation: Array
     terminated: Array
     skill: Array

@@ -19,7 +19,7 @@ def transitions(skill, next_observation=None, skill_age=50):
     rows = len(skill)
     observation = jnp.zeros((rows, 4)) if next_observation is None else jnp.asarray(next_observation, jnp.float32)
     age = jnp.full(rows, skill_age)
-    return Transition(observation, jnp.zeros((rows, 2)), observation, jnp.zeros(rows), skill, age)
+    return Transition(observation, jnp.zeros((rows, 2)), jnp.zeros((rows, 0)), observation, jnp.zeros(rows), skill, age)
 
 
 def with_heads(monkeypatch, heads):
@@ -81,10 +81,10 @@ def test_first_steps_of_a_skill_are_worth_nothing_and_teach_nothing(spec, make_c
     state = objective.init(jax.random.PRNGKey(0))
     batch = transitions([[0, 1]], skill_age=10)
     assert (reward_of(objective, batch) == 0).all()
-    updated, _ = objective.update(state, KEY, batch)
+    updated, _ = objective.update(state, batch)
     for part in (0, 1):
         jax.tree.map(np.testing.assert_array_equal, updated[part].params, state[part].params)
-    later, _ = objective.update(state, KEY, batch._replace(skill_age=jnp.array([11])))
+    later, _ = objective.update(state, batch._replace(skill_age=jnp.array([11])))
     assert any(jax.tree.leaves(jax.tree.map(lambda a, b: (a != b).any(), later.own.params, state.own.params)))
 
 

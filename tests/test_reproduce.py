@@ -53,6 +53,15 @@ def test_what_is_there_is_not_made_again(settings, monkeypatch):
     assert reproduce("table1", settings)[0].read_text() == before
 
 
+def test_more_factors_measures_larger_worlds_beside_their_oracle(settings, monkeypatch):
+    monkeypatch.setattr(WORLDS["multi-particle"], "larger", ({"agents": 3},))
+    files = reproduce("more-factors", settings)
+    assert all(path.exists() for path in files)
+    rows = rows_of(settings.out / "more-factors.csv")
+    assert [row["world"] for row in rows] == ["multi-particle agents=3"] * 2
+    assert all(row["disentanglement_oracle"] and not row["disentanglement_paper"] for row in rows)
+
+
 def test_fig3_has_both_critics_and_shares_the_runs_of_table1(settings):
     reproduce("table1", settings)
     shared = {path.name for path in settings.runs.iterdir()}
@@ -98,4 +107,4 @@ def test_the_command_explains_mistakes(capsys, tmp_path):
     assert "random" in capsys.readouterr().err
     assert main(["reproduce", "table1", "--evaluation-steps", "100", "--out", str(tmp_path)]) == 2
     assert "evaluation_steps" in capsys.readouterr().err
-    assert set(EXPERIMENTS) == {"table1", "fig3"}
+    assert set(EXPERIMENTS) == {"table1", "fig3", "more-factors"}

@@ -37,7 +37,7 @@ def make_sac(channels=1, observation_size=2, action_size=1, skill_space=Discrete
 def batch_of(key, observation, action, successor, terminated):
     skill = jnp.zeros((BATCH, 1), jnp.int32)
     done = jnp.full(BATCH, float(terminated))
-    return Transition(observation, action, successor, done, skill, jnp.full(BATCH, 20))
+    return Transition(observation, action, jnp.zeros((BATCH, 0)), successor, done, skill, jnp.full(BATCH, 20))
 
 
 def uniform_action(key, size=1):

@@ -17,7 +17,7 @@ import optax
 from flax import struct
 
 from dusdi.config import Config
-from dusdi.nets import EnsembleMLP, squashed_gaussian
+from dusdi.nets import Actor, EnsembleMLP, squashed_gaussian
 from dusdi.skills import SkillSpace
 from dusdi.types import Array, Metrics, Transition
 
@@ -51,16 +51,29 @@ class SAC:
     # --- networks ---
 
     @property
-    def _actor(self) -> EnsembleMLP:
-        members = self.skill_space.components if self.config.actor_parts == "additive" else 1
-        gate = self.config.skill_input == "gate"
-        return EnsembleMLP(members, self.config.actor_hidden, 2 * self.action_size, gate, self.config.input_gain, total=True)
+    def _actor(self) -> Actor:
+        config = self.config
+        return Actor(
+            members=self.skill_space.components if config.actor_parts == "additive" else 1,
+            hidden=config.actor_hidden,
+            actions=self.action_size,
+            gate=config.skill_input == "gate",
+            input_gain=config.input_gain,
+            half=config.half_precision,
+            free_std=config.free_std,
+        )
 
     @property
     def _critic(self) -> EnsembleMLP:
-        members = self._twins * len(self._critic_components)
-        gate = self.config.skill_input == "gate"
-        return EnsembleMLP(members, self.config.critic_hidden, 1, gate, self.config.input_gain)
+        config = self.config
+        return EnsembleMLP(
+            members=self._twins * len(self._critic_components),
+            hidden=config.critic_hidden,
+            outputs=1,
+            gate=config.skill_input == "gate",
+            input_gain=config.input_gain,
+            half=config.half_precision,
+        )
 
     @property
     def _twins(self) -> int:
@@ -97,8 +110,9 @@ class SAC:
 
     def distribution(self, actor: Any, observation: Array, skill: Array) -> tuple[jax.Array, jax.Array]:
         """Mean and log standard deviation before squashing, each [B, A]."""
-        out: Any = self._actor.apply(actor, observation, skill=self.skill_space.encode(skill), skill_mask=self._actor_skill_mask)
-        mean, log_std = jnp.split(out, 2, axis=-1)
+        z = self.skill_space.encode(skill)
+        out: Any = self._actor.apply(actor, observation, skill=z, skill_mask=self._actor_skill_mask)
+        mean, log_std = out
         low, high = self.config.log_std_min, self.config.log_std_max
         return mean, low + 0.5 * (high - low) * (jnp.tanh(log_std) + 1)
 

@@ -1,4 +1,4 @@
-"""What a world is: a reward-free factored MDP, stepped inside the compiled program or on the host.
+"""What a world is: a factored MDP, stepped inside the compiled program or on the host.
 
 `JaxWorld` is for worlds written in JAX: pure functions of one state, which the learner vmaps and compiles
 into its own loop. `HostWorld` is for everything else: n copies that step together outside of it.
@@ -8,7 +8,7 @@ Evaluation, rendering and Gymnasium see both kinds through `vector(n)`.
 from __future__ import annotations
 
 import abc
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -40,6 +40,10 @@ class VectorWorld(abc.ABC):
         Does not reset: the observation is the true successor, and the caller resets what is over.
         """
 
+    def rewards(self) -> np.ndarray:
+        """What the last step earned in each reward channel, [n, K]; only asked of worlds that have some."""
+        raise NotImplementedError
+
     @abc.abstractmethod
     def render(self, index: int = 0) -> np.ndarray:
         """A picture of one copy, uint8 [height, width, 3]."""
@@ -49,13 +53,15 @@ class VectorWorld(abc.ABC):
 
 
 class World(abc.ABC):
-    """A reward-free factored world. `spec` says all that a learner needs to know of it."""
+    """A factored world. `spec` says all that a skill learner needs to know of it; with reward channels it is a task."""
 
     spec: WorldSpec
     #: config fields that this world wants different, by preset: {"fast": {"alpha": 0.05}}
     presets: Mapping[str, Mapping[str, Any]] = {}
     #: disentanglement, completeness and informativeness in Table 1 of the paper, by method
     paper_dci: Mapping[str, tuple[float, float, float]] = {}
+    #: options that make it larger than the paper's
+    larger: Sequence[Mapping[str, Any]] = ()
     #: a hand-written policy (observations [n, D], skills [n, C] of `ORACLE_VALUES` values -> actions [n, A]) that does what each
     #: component asks, so that its scores are a ceiling; None if nobody wrote one
     oracle: Callable[[np.ndarray, np.ndarray], np.ndarray] | None = None
@@ -84,6 +90,10 @@ class JaxWorld(World):
     def observe(self, state: EnvState) -> jax.Array:
         """The observation [D] in a state."""
 
+    def reward(self, state: EnvState) -> jax.Array:
+        """What the step into a state earned in each reward channel, [K]."""
+        return jnp.zeros(len(self.spec.channels))
+
     @abc.abstractmethod
     def render(self, state: EnvState) -> np.ndarray:
         """A picture of a state, uint8 [height, width, 3]."""
@@ -99,6 +109,7 @@ class _JaxVector(VectorWorld):
         self._world, self._count = world, count
         self._reset = jax.jit(self._reset_where)
         self._step = jax.jit(self._step_all)
+        self._reward = jax.jit(jax.vmap(world.reward))
         self._key = jax.random.PRNGKey(np.random.SeedSequence().generate_state(1)[0])  # until a reset with a seed
         self._state = jax.jit(jax.vmap(world.reset))(jax.random.split(self._key, count))
         self._age = np.zeros(count, np.int32)
@@ -127,6 +138,9 @@ class _JaxVector(VectorWorld):
         self._age += 1
         truncated = self._age >= self._world.spec.episode_length
         return np.array(observation), np.zeros(self._count, bool), truncated
+
+    def rewards(self):
+        return np.asarray(self._reward(self._state))
 
     def render(self, index=0):
         return self._world.render(jax.tree.map(lambda x: np.asarray(x[index]), self._state))

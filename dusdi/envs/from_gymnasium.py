@@ -1,6 +1,7 @@
 """Any Gymnasium environment with `Box` spaces as a factored world.
 
-Its reward is ignored, its actions are scaled to [-1, 1], and the user says which observation entries form which factor.
+Skills are learned without its reward, which makes it a task of one channel afterwards. Its actions are scaled to [-1, 1], and
+the user says which observation entries form which factor.
 """
 
 from __future__ import annotations
@@ -58,6 +59,7 @@ def from_gymnasium(
         action_size=action_space.shape[0],
         factors=_make_factors(factors, proprioception, size),
         episode_length=length or WorldSpec.episode_length,
+        channels=("reward",),
     )
     return GymnasiumWorld(spec, make, action_space)
 
@@ -109,7 +111,7 @@ def _indices(name: str, given: Indices, size: int) -> tuple[int, ...]:
 
 
 class GymnasiumWorld(HostWorld):
-    """A world around a function that makes Gymnasium environments."""
+    """A world around a function that makes Gymnasium environments; their reward is its one channel."""
 
     def __init__(self, spec: WorldSpec, make: Callable[..., gymnasium.Env], action_space: Box):
         self.spec, self._make, self._action_space = spec, make, action_space
@@ -124,6 +126,7 @@ class _GymnasiumVector(VectorWorld):
     def __init__(self, make: Callable[..., gymnasium.Env], count: int, action_space: Box):
         self._envs = SyncVectorEnv([make] * count, autoreset_mode=AutoresetMode.DISABLED)
         self._low, self._high = action_space.low, action_space.high
+        self._earned = np.zeros((count, 1), np.float32)
 
     def reset(self, seed=None, mask=None):
         options = None if mask is None else {"reset_mask": np.asarray(mask, bool)}
@@ -133,8 +136,12 @@ class _GymnasiumVector(VectorWorld):
     def step(self, actions):
         share = (np.clip(actions, -1, 1) + 1) / 2
         scaled = np.clip(self._low + (self._high - self._low) * share, self._low, self._high)
-        observation, _, terminated, truncated, _ = self._envs.step(scaled.astype(self._low.dtype))
+        observation, reward, terminated, truncated, _ = self._envs.step(scaled.astype(self._low.dtype))
+        self._earned = np.asarray(reward, np.float32)[:, None]
         return np.array(observation, np.float32), np.array(terminated), np.array(truncated)
+
+    def rewards(self):
+        return self._earned
 
     def render(self, index=0):
         try:

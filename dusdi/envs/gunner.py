@@ -120,6 +120,10 @@ class Gunner2D(JaxWorld):
         return jnp.concatenate([state.position, state.arm, jnp.stack([state.ammo, state.aim, hit])])
 
     def render(self, state):
+        return self.draw(state).image()
+
+    def draw(self, state) -> Canvas:
+        """A picture that can still be drawn on."""
         position, arm, ammo, aim = (np.asarray(part) for part in state)
         canvas = Canvas(-0.6, PLANE + 0.6)
         canvas.grid(0.0, PLANE, 0.5)
@@ -134,7 +138,7 @@ class Gunner2D(JaxWorld):
         canvas.disc(tip, 0.075, RED, INK, 1.5)
         _draw_star(canvas, position, 0.22)
         _draw_ammo(canvas, float(ammo))
-        return canvas.image()
+        return canvas
 
 
 def arm_tip(position: Array, arm: Array) -> jax.Array:

@@ -47,6 +47,7 @@ class MultiParticle(JaxWorld):
     #: the policy from freezing, which cost a tenth of disentanglement. See docs/experiments.md.
     presets = {"fast": {"steps": 1_536_000, "alpha": 0.02, "learn_alpha": True, "target_entropy": 0.4}}
     paper_dci = {"dusdi": (0.705, 0.750, 0.849), "diayn-mc": (0.002, 0.003, 0.791)}
+    larger = ({"agents": 20}, {"agents": 40})
 
     def __init__(self, agents: int = 10, simple_actions: bool = False):
         if not isinstance(agents, int) or agents < 1:
@@ -106,6 +107,10 @@ class MultiParticle(JaxWorld):
         return jnp.concatenate([distance, agents.ravel(), state.station.ravel()])
 
     def render(self, state):
+        return self.draw(state).image()
+
+    def draw(self, state) -> Canvas:
+        """A picture that can still be drawn on."""
         position, velocity, station = (np.asarray(part) for part in state)
         canvas = Canvas(-1.16 * HALF_WIDTH, 1.16 * HALF_WIDTH)
         canvas.grid(-HALF_WIDTH, HALF_WIDTH, 0.25)
@@ -118,7 +123,7 @@ class MultiParticle(JaxWorld):
         for colour, agent, speed in zip(colours, position, velocity, strict=True):
             canvas.line(agent, agent + TIME_STEP * speed, fade(INK, 0.8), 2)
             canvas.disc(agent, 0.045, colour, INK, 1.5)
-        return canvas.image()
+        return canvas
 
 
 def list_factors(agents: int) -> tuple[Factor, ...]:

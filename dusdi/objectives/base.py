@@ -39,7 +39,7 @@ class Objective(abc.ABC):
         """The state before learning."""
 
     @abc.abstractmethod
-    def update(self, state: ObjectiveState, key: jax.Array, batch: Transition) -> tuple[ObjectiveState, Metrics]:
+    def update(self, state: ObjectiveState, batch: Transition) -> tuple[ObjectiveState, Metrics]:
         """One step of learning on a batch."""
 
     @abc.abstractmethod

@@ -40,7 +40,7 @@ class Diayn(Objective):
     def init(self, key):
         return self._discriminators.init(key)
 
-    def update(self, state, key, batch):
+    def update(self, state, batch):
         return self._discriminators.update(state, batch)
 
     def reward(self, state, batch, step):

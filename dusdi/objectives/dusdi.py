@@ -56,7 +56,7 @@ class Dusdi(Objective):
         own_key, others_key = jax.random.split(key)
         return DusdiState(self._own.init(own_key), self._others.init(others_key))
 
-    def update(self, state, key, batch):
+    def update(self, state, batch):
         own, own_metrics = self._own.update(state.own, batch)
         others, others_metrics = self._others.update(state.others, batch)
         return DusdiState(own, others), own_metrics | others_metrics

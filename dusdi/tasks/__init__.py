@@ -1,0 +1,33 @@
+"""Downstream tasks, by name: `world/task`. Each world's tasks are one file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from dusdi.errors import UsageError, unknown_name
+from dusdi.tasks.base import Task
+from dusdi.tasks.gunner import Shooting
+from dusdi.tasks.particle import FoodPoison, Sequential
+
+__all__ = ["TASKS", "Task", "make_task"]
+
+LEVELS = ("easy", "medium", "hard")
+
+TASKS: dict[str, Callable[..., Task]] = {
+    **{f"multi-particle/food-poison-{level}": partial(FoodPoison, level) for level in LEVELS},
+    **{f"multi-particle/sequential-{level}": partial(Sequential, level) for level in LEVELS},
+    "gunner-2d/unlimited": partial(Shooting, limited=False),
+    "gunner-2d/limited": partial(Shooting, limited=True),
+}
+
+
+def make_task(name: str, **options: Any) -> Task:
+    """The registered task of that name, in a world with those options."""
+    if name not in TASKS:
+        raise unknown_name("task", name, TASKS)
+    try:
+        return TASKS[name](**options)
+    except TypeError as error:
+        raise UsageError(f"task {name!r} does not take these options: {error}") from error
