@@ -16,7 +16,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from dusdi.config import FIELDS, PRESETS, TYPES
+from dusdi.config import PRESETS, Config
 from dusdi.errors import DusdiError, UsageError, unknown_name
 
 USAGE_ERROR, FAILURE, INTERRUPTED = 2, 1, 130
@@ -122,10 +122,10 @@ def _formatter(prog: str) -> argparse.HelpFormatter:
 
 def _add_fields(group: argparse._ArgumentGroup) -> None:
     """An option for each config field, with its documentation as help."""
-    for name, field in FIELDS.items():
+    for name, field in Config.fields().items():
         if name in SKIPPED_FIELDS:
             continue
-        option, annotation = f"--{name.replace('_', '-')}", TYPES[name]
+        option, annotation = f"--{name.replace('_', '-')}", Config.types()[name]
         common: dict[str, Any] = dict(dest=name, default=None, help=field.metadata["doc"])
         if annotation is bool:
             group.add_argument(option, action=argparse.BooleanOptionalAction, **common)
@@ -210,7 +210,7 @@ def _pretrain(arguments: argparse.Namespace) -> None:
     from dusdi.pretrain import pretrain
 
     world = _world(arguments.env, arguments.env_option)
-    fields = {name: getattr(arguments, name) for name in FIELDS if getattr(arguments, name, None) is not None}
+    fields = {name: getattr(arguments, name) for name in Config.fields() if getattr(arguments, name, None) is not None}
     fields.pop("preset", None)
     name = arguments.env.replace(":", ".")
     default = f"runs/{name}-{fields.get('method', 'dusdi')}-seed{fields.get('seed', 0)}"

@@ -1,8 +1,8 @@
-"""Every setting of skill learning, documented beside its default; presets are data.
+"""Every setting of skill learning and of task learning, documented beside its default; presets are data.
 
-The defaults are the paper's (Table "Hyperparameters of Skill Learning"); what the paper leaves open comes
-from its first public release and is marked "release". A preset changes some fields, a world may change
-some more (`World.presets`), and the user has the last word.
+The defaults are the paper's (its tables of hyperparameters); what the paper leaves open comes from its first public release
+and is marked "release". A preset changes some fields, a world may change some more (`World.presets`), and the user has the
+last word.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import dataclasses
 import math
 import typing
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from dusdi.errors import CheckpointError, UsageError, unknown_name
 
@@ -21,9 +21,47 @@ def setting(default: Any, doc: str) -> Any:
     return dataclasses.field(default=default, metadata={"doc": doc})
 
 
+class BaseConfig:
+    """What all configs can do; each is a frozen dataclass with `presets` and a `check`."""
+
+    presets: ClassVar[dict[str, dict[str, Any]]]
+
+    @classmethod
+    def fields(cls) -> dict[str, dataclasses.Field]:
+        return {field.name: field for field in dataclasses.fields(cls)}  # type: ignore[arg-type]
+
+    @classmethod
+    def types(cls) -> dict[str, Any]:
+        hints = typing.get_type_hints(cls)
+        return {name: hints[name] for name in cls.fields()}
+
+    def __post_init__(self):
+        for name, annotation in self.types().items():
+            value = getattr(self, name)
+            if typing.get_origin(annotation) is tuple:
+                object.__setattr__(self, name, tuple(value))
+            if typing.get_origin(annotation) is Literal and value not in typing.get_args(annotation):
+                raise unknown_name(name, str(value), typing.get_args(annotation))
+        self.check()
+
+    def check(self) -> None:
+        """Raises a `UsageError` for a value that can't work, before any compute is spent."""
+
+    def _check_signs(self, positive: str, not_negative: str) -> None:
+        for name in positive.split():
+            if not getattr(self, name) > 0:
+                raise UsageError(f"{name} must be positive, not {getattr(self, name)}")
+        for name in not_negative.split():
+            if not getattr(self, name) >= 0:
+                raise UsageError(f"{name} must not be negative, but is {getattr(self, name)}")
+
+    def to_json(self) -> dict[str, Any]:
+        return dataclasses.asdict(self)  # type: ignore[call-overload]
+
+
 @dataclasses.dataclass(frozen=True)
-class Config:
-    """The settings of one pretraining run."""
+class Config(BaseConfig):
+    """The settings of one run of skill discovery, or of soft actor-critic on a task's reward (method `extrinsic`)."""
 
     method: str = setting("dusdi", "skill-discovery objective")
     preset: str = setting("paper", "preset the fields started from")
@@ -84,18 +122,106 @@ class Config:
     log_std_max: float = setting(2.0, "upper bound of the actor's log standard deviation (paper)")
     normalise_observations: bool = setting(False, "networks see observations with running mean 0 and deviation 1")
 
-    def __post_init__(self):
-        for name in ("discriminator_hidden", "penalty_hidden", "actor_hidden", "critic_hidden"):
-            object.__setattr__(self, name, tuple(getattr(self, name)))
-        check(self)
-
     @property
     def updates_per_iteration(self) -> int:
         """Gradient updates after each step of all environments."""
         return self.num_envs // self.steps_per_update
 
-    def to_json(self) -> dict[str, Any]:
-        return dataclasses.asdict(self)
+    def check(self) -> None:
+        self._check_signs(
+            "steps seeds num_envs steps_per_update log_every checkpoint_every skill_values skill_dim skill_length "
+            "max_skills batch_size replay_capacity discriminator_lr penalty_lr actor_lr critic_lr alpha",
+            "random_steps episode_length penalty_weight penalty_start mask_steps discriminator_bumps",
+        )
+        _check_seed(self.seed, self.seeds)
+        _check_share("discount", self.discount)
+        if self.learn_alpha and self.target_entropy >= math.log(2):
+            raise UsageError(f"target_entropy must be below log 2 = 0.693 per action entry, not {self.target_entropy}")
+        if self.discriminator_bumps and not self.normalise_observations:
+            raise UsageError("discriminator_bumps need normalise_observations: the bumps lie where normalised entries do")
+        for name in ("discriminator_hidden", "penalty_hidden"):
+            if min(getattr(self, name), default=1) < 1:
+                raise UsageError(f"{name} needs layers of at least one unit, not {getattr(self, name)}")
+        for name in ("actor_hidden", "critic_hidden"):
+            _check_layers(name, getattr(self, name))
+        if self.discriminator_bumps == 1:
+            raise UsageError("discriminator_bumps must be 0 (plain entries) or at least 2")
+        if self.num_envs % self.steps_per_update:
+            raise UsageError(f"num_envs ({self.num_envs}) must be a multiple of steps_per_update ({self.steps_per_update})")
+        if self.replay_capacity % self.num_envs:
+            raise UsageError(f"replay_capacity ({self.replay_capacity}) must be a multiple of num_envs ({self.num_envs})")
+        if self.skill_kind == "discrete" and self.skill_values < 2:
+            raise UsageError("skill_values must be at least 2: a component with one value can't express anything")
+        if self.mask_steps >= self.skill_length:
+            raise UsageError(
+                f"mask_steps ({self.mask_steps}) must be smaller than skill_length ({self.skill_length}), "
+                "or no step is left to learn from"
+            )
+        if not 0 < self.tau <= 1:
+            raise UsageError(f"tau must be in (0, 1], not {self.tau}")
+
+
+@dataclasses.dataclass(frozen=True)
+class PPOConfig(BaseConfig):
+    """The settings of one downstream run: PPO over skills, plain or with the causal policy gradient."""
+
+    agent: Literal["ppo", "cpg"] = setting("ppo", "PPO, or PPO with the causal policy gradient")
+    preset: str = setting("paper", "preset the fields started from")
+
+    # --- how much, and how often ---
+    steps: int = setting(4_000_000, "environment (low-level) steps per seed")
+    seed: int = setting(0, "random seed; with several seeds, the first of them")
+    seeds: int = setting(1, "how many seeds to train at once, by vmap")
+    num_envs: int = setting(4, "copies of the task stepped together (paper: 4)")
+    rollout_length: int = setting(20, "high-level steps of each copy between two updates (paper: 20)")
+    log_every: int = setting(20_000, "environment steps between two log rows")
+    checkpoint_every: int = setting(400_000, "environment steps between two checkpoints")
+
+    # --- proximal policy optimisation; what the paper does not say is as in Stable-Baselines3 ---
+    hidden: tuple[int, ...] = setting((128, 128), "hidden layers of policy and value network, with tanh (paper)")
+    learning_rate: float = setting(1e-4, "learning rate (paper)")
+    batch_size: int = setting(32, "high-level steps per gradient step (paper)")
+    epochs: int = setting(10, "how often each high-level step is learned from")
+    clip: float = setting(0.1, "how far a probability ratio counts (paper)")
+    discount: float = setting(0.99, "gamma, per high-level step")
+    gae_lambda: float = setting(0.98, "lambda of generalised advantage estimation (paper)")
+    value_weight: float = setting(0.5, "weight of the value loss")
+    entropy_weight: float = setting(0.0, "weight of the policy's entropy")
+    max_gradient: float = setting(0.5, "largest norm of a gradient")
+    target_kl: float = setting(0.0, "stop an update once the policy has moved so far, summed over components; 0: never")
+    normalise_observations: bool = setting(False, "networks see observations with running mean 0 and deviation 1")
+    normalise_returns: bool = setting(False, "the value network predicts returns with running mean 0 and deviation 1")
+
+    def check(self) -> None:
+        self._check_signs(
+            "steps seeds num_envs rollout_length log_every checkpoint_every learning_rate batch_size epochs clip max_gradient",
+            "value_weight entropy_weight target_kl",
+        )
+        _check_seed(self.seed, self.seeds)
+        _check_layers("hidden", self.hidden)
+        _check_share("discount", self.discount)
+        if not 0 <= self.gae_lambda <= 1:
+            raise UsageError(f"gae_lambda must be in [0, 1], not {self.gae_lambda}")
+        if self.num_envs * self.rollout_length % self.batch_size:
+            raise UsageError(
+                f"batch_size ({self.batch_size}) must divide the {self.num_envs * self.rollout_length} high-level steps "
+                f"between two updates (num_envs x rollout_length = {self.num_envs} x {self.rollout_length})"
+            )
+
+
+def _check_seed(seed: int, seeds: int) -> None:
+    if not 0 <= seed < 2**31 - seeds:
+        raise UsageError(f"seed must be from 0 to {2**31 - seeds - 1}, not {seed}")
+
+
+def _check_layers(name: str, layers: tuple[int, ...]) -> None:
+    if not layers or min(layers) < 1:
+        raise UsageError(f"{name} needs at least one layer of at least one unit, not {layers}")
+
+
+def _check_share(name: str, value: float) -> None:
+    if not 0 <= value < 1:
+        raise UsageError(f"{name} must be in [0, 1), not {value}")
 
 
 #: Fields in which a preset differs from the defaults. Where those of `fast` come from is said beside them; "measured" is
@@ -153,71 +279,48 @@ PRESETS["debug"] = PRESETS["fast"] | dict(
     critic_hidden=(16, 16),
 )
 
-FIELDS: dict[str, dataclasses.Field] = {field.name: field for field in dataclasses.fields(Config)}
-TYPES: dict[str, Any] = typing.get_type_hints(Config)
+Config.presets = PRESETS
+
+PPO_PRESETS: dict[str, dict[str, Any]] = {
+    "paper": {},  # its "target steps 250" has no counterpart here
+    "fast": dict(
+        steps=4_096_000,
+        num_envs=128,
+        log_every=128_000,
+        checkpoint_every=2_048_000,
+        learning_rate=1e-3,
+        batch_size=256,
+        clip=0.2,
+        discount=0.95,
+        gae_lambda=0.95,
+        entropy_weight=0.001,
+        normalise_observations=True,
+        normalise_returns=True,
+    ),
+}
+PPO_PRESETS["debug"] = PPO_PRESETS["fast"] | dict(
+    steps=32_000, num_envs=4, rollout_length=20, log_every=4_000, checkpoint_every=8_000, batch_size=16, hidden=(16,), epochs=2
+)
+PPOConfig.presets = PPO_PRESETS
+
+AnyConfig = Config | PPOConfig
 
 
-def configure(preset: str, world_presets: Mapping[str, Mapping[str, Any]], overrides: Mapping[str, Any]) -> Config:
+def configure(
+    preset: str, world_presets: Mapping[str, Mapping[str, Any]], overrides: Mapping[str, Any], kind: type[BaseConfig] = Config
+) -> Any:
     """The config of a run: the preset, then the world's wishes for it, then the user's."""
-    if preset not in PRESETS:
-        raise unknown_name("preset", preset, PRESETS)
+    if preset not in kind.presets:
+        raise unknown_name("preset", preset, kind.presets)
     for name in overrides:
-        if name not in FIELDS:
-            raise unknown_name("config field", name, FIELDS)
-    return Config(**{**PRESETS[preset], **world_presets.get(preset, {}), **overrides, "preset": preset})
+        if name not in kind.fields():
+            raise unknown_name("config field", name, kind.fields())
+    return kind(**{**kind.presets[preset], **world_presets.get(preset, {}), **overrides, "preset": preset})
 
 
-def from_json(data: Mapping[str, Any]) -> Config:
-    """The config that `Config.to_json` wrote."""
+def from_json(data: Mapping[str, Any], kind: type[BaseConfig] = Config) -> Any:
+    """The config that `to_json` wrote."""
     for name in data:
-        if name not in FIELDS:
+        if name not in kind.fields():
             raise CheckpointError(f"this run has a config field {name!r} that this version of dusdi does not know")
-    known: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in data.items()}
-    return Config(**known)
-
-
-def check(config: Config) -> None:
-    """Raises a `UsageError` for a value that can't work, before any compute is spent."""
-    for name, annotation in TYPES.items():
-        value = getattr(config, name)
-        if typing.get_origin(annotation) is Literal and value not in typing.get_args(annotation):
-            raise unknown_name(name, str(value), typing.get_args(annotation))
-    positive = (
-        "steps seeds num_envs steps_per_update log_every checkpoint_every skill_values skill_dim skill_length "
-        "max_skills batch_size replay_capacity discriminator_lr penalty_lr actor_lr critic_lr alpha"
-    )
-    for name in positive.split():
-        if not getattr(config, name) > 0:
-            raise UsageError(f"{name} must be positive, not {getattr(config, name)}")
-    for name in ("random_steps", "episode_length", "penalty_weight", "penalty_start", "mask_steps", "discriminator_bumps"):
-        if not getattr(config, name) >= 0:
-            raise UsageError(f"{name} must not be negative, but is {getattr(config, name)}")
-    if not 0 <= config.seed < 2**31 - config.seeds:
-        raise UsageError(f"seed must be from 0 to {2**31 - config.seeds - 1}, not {config.seed}")
-    if config.learn_alpha and config.target_entropy >= math.log(2):
-        raise UsageError(f"target_entropy must be below log 2 = 0.693 per action entry, not {config.target_entropy}")
-    if config.discriminator_bumps and not config.normalise_observations:
-        raise UsageError("discriminator_bumps need normalise_observations: the bumps lie where normalised entries do")
-    for name in ("discriminator_hidden", "penalty_hidden"):
-        if min(getattr(config, name), default=1) < 1:
-            raise UsageError(f"{name} needs layers of at least one unit, not {getattr(config, name)}")
-    for name in ("actor_hidden", "critic_hidden"):
-        if not getattr(config, name) or min(getattr(config, name)) < 1:
-            raise UsageError(f"{name} needs at least one layer of at least one unit, not {getattr(config, name)}")
-    if config.discriminator_bumps == 1:
-        raise UsageError("discriminator_bumps must be 0 (plain entries) or at least 2")
-    if config.num_envs % config.steps_per_update:
-        raise UsageError(f"num_envs ({config.num_envs}) must be a multiple of steps_per_update ({config.steps_per_update})")
-    if config.replay_capacity % config.num_envs:
-        raise UsageError(f"replay_capacity ({config.replay_capacity}) must be a multiple of num_envs ({config.num_envs})")
-    if config.skill_kind == "discrete" and config.skill_values < 2:
-        raise UsageError("skill_values must be at least 2: a component with one value can't express anything")
-    if config.mask_steps >= config.skill_length:
-        raise UsageError(
-            f"mask_steps ({config.mask_steps}) must be smaller than skill_length ({config.skill_length}), "
-            "or no step is left to learn from"
-        )
-    if not 0 <= config.discount < 1:
-        raise UsageError(f"discount must be in [0, 1), not {config.discount}")
-    if not 0 < config.tau <= 1:
-        raise UsageError(f"tau must be in (0, 1], not {config.tau}")
+    return kind(**data)

@@ -8,7 +8,8 @@ runs (`HostTrainer`). Several seeds are one vmap over everything but the iterati
 from __future__ import annotations
 
 import collections
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -24,7 +25,7 @@ from dusdi.envs.base import EnvState, HostWorld, JaxWorld, World
 from dusdi.normalise import Normaliser
 from dusdi.objectives import make_objective
 from dusdi.rollout import GraphStepper, HostStepper, Step
-from dusdi.types import Metrics, Transition, WorldSpec
+from dusdi.types import Metrics, Transition, WorldSpec, mean_metrics
 
 
 class TrainState(struct.PyTreeNode):
@@ -35,6 +36,7 @@ class TrainState(struct.PyTreeNode):
       key: the random state.
       world: state of the worlds in JAX; empty for worlds on the host.
       observation: [n, D]; `skill`: [n, C] or [n, C, M]; `skill_age`: [n], steps the skill has been in force.
+      earned: [n], reward of the task since the episode began; stays 0 where skills are discovered.
       normaliser, replay, objective, agent: what is learned, and from what.
       metrics: sums over the updates since the last log row.
       updates: [] int32, how many updates those are.
@@ -46,6 +48,7 @@ class TrainState(struct.PyTreeNode):
     observation: jax.Array
     skill: jax.Array
     skill_age: jax.Array
+    earned: jax.Array
     normaliser: Normaliser
     replay: Transition
     objective: Any
@@ -55,7 +58,7 @@ class TrainState(struct.PyTreeNode):
 
 
 #: What vmap maps over when there are several seeds: everything but the clock.
-SEED_AXES = TrainState(None, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, None)  # type: ignore[arg-type]
+SEED_AXES = TrainState(None, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, None)  # type: ignore[arg-type]
 
 
 class Learner:
@@ -89,6 +92,7 @@ class Learner:
             observation=observation,
             skill=skill,
             skill_age=skill_age,
+            earned=jnp.zeros(count),
             normaliser=normalise.init(self.spec.observation_size),
             replay=replay.init(example, self.config.replay_capacity),
             objective=self.objective.init(objective_key),
@@ -97,7 +101,10 @@ class Learner:
             updates=jnp.int32(0),
         )
         shapes = jax.eval_shape(self._update_once, state, key)[1]
-        return state.replace(metrics=jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes))
+        metrics = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
+        if self.objective.is_task:
+            metrics |= {"return": jnp.float32(0), "episodes": jnp.float32(0)}
+        return state.replace(metrics=metrics)
 
     def normalised(self, normaliser: Normaliser, observation: jax.Array) -> jax.Array:
         """Observations as the networks see them."""
@@ -120,8 +127,8 @@ class Learner:
         for _ in range(self.config.updates_per_iteration):
             key, update_key = jax.random.split(state.key)
             state, metrics = self._update_once(state.replace(key=key), update_key)
-            sums = jax.tree.map(jnp.add, state.metrics, metrics)
-            state = state.replace(metrics=sums, updates=state.updates + 1)
+            sums = {name: state.metrics[name] + value for name, value in metrics.items()}
+            state = state.replace(metrics=state.metrics | sums, updates=state.updates + 1)
         return state
 
     def _update_once(self, state: TrainState, key: jax.Array) -> tuple[TrainState, Metrics]:
@@ -148,6 +155,8 @@ class Learner:
         redraw = step.over | (age >= self.config.skill_length)
         fresh = self.objective.skill_space.sample(skill_key, self.config.num_envs)
         keep = redraw.reshape(redraw.shape + (1,) * (fresh.ndim - 1))
+        if self.objective.is_task:
+            state = self._count_returns(state, step)
         return state.replace(
             iteration=state.iteration + 1,
             key=key,
@@ -157,6 +166,12 @@ class Learner:
             normaliser=normalise.update(state.normaliser, step.successor),
             replay=replay.add(state.replay, batch, state.iteration * self.config.num_envs),
         )
+
+    def _count_returns(self, state: TrainState, step: Step) -> TrainState:
+        earned = state.earned + step.reward.sum(-1)
+        finished = {"return": jnp.sum(earned * step.over), "episodes": jnp.sum(step.over, dtype=jnp.float32)}
+        sums = {name: state.metrics[name] + value for name, value in finished.items()}
+        return state.replace(earned=jnp.where(step.over, 0.0, earned), metrics=state.metrics | sums)
 
     def over_seeds(self, function, *, extra_axes: tuple[Any, ...] = (), out_axes: Any = SEED_AXES):
         """vmaps a function of a train state over the seeds, if there are several."""
@@ -173,14 +188,45 @@ def init_seeds(init_one: Callable[[jax.Array], TrainState], config: Config) -> T
     return jit(jax.vmap(init_one, out_axes=SEED_AXES))(jnp.arange(config.seeds) + config.seed)
 
 
-class GraphTrainer:
+class SkillTrainer:
+    """What both trainers tell the loop."""
+
+    learner: Learner
+
+    @property
+    def spec(self) -> WorldSpec:
+        return self.learner.spec
+
+    @property
+    def steps_per_iteration(self) -> int:
+        return self.learner.config.num_envs
+
+    @property
+    def random_iterations(self) -> int:
+        config = self.learner.config
+        return math.ceil(max(config.random_steps, config.batch_size) / config.num_envs)
+
+    def learned(self, state: TrainState) -> Any:
+        return {"objective": state.objective, "agent": state.agent}
+
+    def summarise(self, sums: Mapping[str, float], updates: int) -> dict[str, float]:
+        """A log row, led by the mean accuracy (or error) of the discriminators on their own factors."""
+        row = mean_metrics(sums, updates)
+        for kind in ("accuracy", "squared_error"):
+            own = [x for name, x in row.items() if name.startswith(f"{kind}/") and not name.startswith(f"{kind}/not ")]
+            if own:
+                return {kind: sum(own) / len(own), **row}
+        return row
+
+
+class GraphTrainer(SkillTrainer):
     """Trains in a world written in JAX: acting, learning and the world are one compiled, donated loop."""
 
     def __init__(self, world: JaxWorld, config: Config):
         self.learner = Learner(world.spec, config)
         self._config = config
         length = config.episode_length or world.spec.episode_length
-        self._stepper = GraphStepper(world, config.num_envs, length)
+        self._stepper = GraphStepper(world, config.num_envs, length, stagger=not self.learner.objective.is_task)
         self._loops = {random: jax.jit(partial(self._loop, random), donate_argnums=0) for random in (True, False)}
 
     def init(self) -> TrainState:
@@ -213,7 +259,7 @@ class GraphTrainer:
         pass
 
 
-class HostTrainer:
+class HostTrainer(SkillTrainer):
     """Trains in a world on the host: it steps while the update, dispatched before, runs.
 
     Such a world can't be saved, so its episodes start anew at every checkpoint, in the run that goes on and in the one that is
@@ -244,13 +290,15 @@ class HostTrainer:
     def restart(self, state: TrainState) -> TrainState:
         """New episodes everywhere, determined by the run's seed and the iteration."""
         sequence = np.random.SeedSequence([self._config.seed, int(state.iteration)])
-        observation = self._stepper.restart(int(sequence.generate_state(1)[0] // 2))
+        seed = int(sequence.generate_state(1)[0] // 2)
+        observation = self._stepper.restart(seed, stagger=not self.learner.objective.is_task)
         return self._begin(state, self._split(observation))
 
     def _begin_episodes(self, state: TrainState, observation: jax.Array) -> TrainState:
         key, skill_key = jax.random.split(state.key)
         skill = self.learner.objective.skill_space.sample(skill_key, self._config.num_envs)
-        return state.replace(key=key, observation=observation, skill=skill, skill_age=jnp.zeros_like(state.skill_age))
+        age, earned = jnp.zeros_like(state.skill_age), jnp.zeros_like(state.earned)
+        return state.replace(key=key, observation=observation, skill=skill, skill_age=age, earned=earned)
 
     def advance(self, state: TrainState, iterations: int, random: bool) -> TrainState:
         for _ in range(iterations):

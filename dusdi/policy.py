@@ -6,6 +6,7 @@ from pathlib import Path
 
 import jax
 import numpy as np
+from flax import struct
 
 from dusdi import checkpoint
 from dusdi.config import Config, from_json
@@ -14,6 +15,13 @@ from dusdi.learner import Learner, TrainState
 from dusdi.normalise import Normaliser
 from dusdi.skills import SkillSpace
 from dusdi.types import Array, WorldSpec
+
+
+class SkillParams(struct.PyTreeNode):
+    """What was learned: the actor's parameters, and how observations are scaled for it."""
+
+    actor: dict
+    normaliser: Normaliser
 
 
 class Skills:
@@ -26,6 +34,7 @@ class Skills:
       seed: which seed of the run this is.
       step: environment steps it was trained for.
       folder: the run's folder, if it has one.
+      params: what was learned, a pytree.
     """
 
     def __init__(
@@ -42,12 +51,14 @@ class Skills:
         learner = Learner(spec, config)
         self.spec, self.config, self.seed, self.step, self.folder = spec, config, seed, step, folder
         self.space: SkillSpace = learner.objective.skill_space
-        self._actor, self._normaliser = actor, normaliser
+        self.params = SkillParams(actor, normaliser)
+        self._learner = learner
+        self._mean_action = jax.jit(self.mean_action)
 
-        def mean_action(actor, normaliser, observation, skill):
-            return learner.agent.mean_action(actor, learner.normalised(normaliser, observation), skill)
-
-        self._mean_action = jax.jit(mean_action)
+    def mean_action(self, params: SkillParams, observation: jax.Array, skill: jax.Array) -> jax.Array:
+        """The policy's mean action [n, A] as a pure function, for compiled programs; `act` is for people."""
+        seen = self._learner.normalised(params.normaliser, observation)
+        return self._learner.agent.mean_action(params.actor, seen, skill)
 
     def act(self, observation: Array, skill: Array) -> np.ndarray:
         """The policy's mean action in [-1, 1]: [D] and one skill -> [A], or [B, D] and [B] skills -> [B, A]."""
@@ -57,12 +68,13 @@ class Skills:
                 f"observations of {self.spec.name!r} have {self.spec.observation_size} entries; got shape {observation.shape}"
             )
         rows = np.atleast_2d(observation)
-        skills = np.broadcast_to(skill, (len(rows), *skill.shape[-len(self._skill_shape) :]))
-        action = np.asarray(self._mean_action(self._actor, self._normaliser, rows, skills))
+        skills = np.broadcast_to(skill, (len(rows), *skill.shape[-len(self.skill_shape) :]))
+        action = np.asarray(self._mean_action(self.params, rows, skills))
         return action if observation.ndim == 2 else action[0]
 
     @property
-    def _skill_shape(self) -> tuple[int, ...]:
+    def skill_shape(self) -> tuple[int, ...]:
+        """The shape of one skill: (C,) or (C, M)."""
         return jax.eval_shape(lambda: self.space.sample(jax.random.PRNGKey(0), 1)).shape[1:]
 
     def sample_skills(self, count: int, seed: int = 0) -> np.ndarray:

@@ -11,8 +11,7 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.table import Table
 
-from dusdi.config import Config
-from dusdi.types import WorldSpec
+GROUPS = ("accuracy", "squared_error", "reward", "return")  # metrics that each component or channel has
 
 
 class Silent:
@@ -36,9 +35,9 @@ class Progress(Silent):
 
     LINE_SECONDS = 10.0
 
-    def __init__(self, spec: WorldSpec, config: Config, done: int):
+    def __init__(self, title: str, steps: int, done: int):
         self._console = Console(file=sys.stderr)
-        self._config, self._title = config, f"{config.method} in {spec.name}"
+        self._steps, self._title = steps, title
         self._bar = rich.progress.Progress(
             rich.progress.TextColumn("{task.description}"),
             rich.progress.BarColumn(),
@@ -47,7 +46,7 @@ class Progress(Silent):
             rich.progress.TimeRemainingColumn(),
             console=self._console,
         )
-        self._task = self._bar.add_task(self._title, total=config.steps, completed=done, rate="compiling")
+        self._task = self._bar.add_task(self._title, total=steps, completed=done, rate="compiling")
         self._live = Live(self._bar, console=self._console, refresh_per_second=4) if self._console.is_terminal else None
         self._start, self._done, self._last_line = time.monotonic(), done, 0.0
 
@@ -62,20 +61,18 @@ class Progress(Silent):
 
     def advance(self, step: int) -> None:
         rate = (step - self._done) / (time.monotonic() - self._start)
-        self._bar.update(self._task, completed=min(step, self._config.steps), rate=f"{rate:,.0f}/s")
+        self._bar.update(self._task, completed=min(step, self._steps), rate=f"{rate:,.0f}/s")
 
     def log(self, step: int, rows: Sequence[Mapping[str, float]]) -> None:
         if self._live:
             self._live.update(Group(self._bar, _table(rows)))
-        elif time.monotonic() - self._last_line > self.LINE_SECONDS or step >= self._config.steps:
+        elif time.monotonic() - self._last_line > self.LINE_SECONDS or step >= self._steps:
             self._last_line = time.monotonic()
             shown = {name: value for name, value in _mean(rows).items() if "/" not in name}
             metrics = "  ".join(f"{name} {value:.3g}" for name, value in shown.items())
             elapsed = time.monotonic() - self._start
-            left = elapsed * max(0, self._config.steps - step) / max(step - self._done, 1)
-            self._console.print(
-                f"{self._title}: step {step:,}/{self._config.steps:,}  {metrics}  {left:.0f} s left", soft_wrap=True
-            )
+            left = elapsed * max(0, self._steps - step) / max(step - self._done, 1)
+            self._console.print(f"{self._title}: step {step:,}/{self._steps:,}  {metrics}  {left:.0f} s left", soft_wrap=True)
 
 
 def _mean(rows: Sequence[Mapping[str, float]]) -> dict[str, float]:
@@ -86,7 +83,7 @@ def _table(rows: Sequence[Mapping[str, float]]) -> Table:
     """The scalars in one row and the metrics of each component below, averaged over seeds."""
     mean = _mean(rows)
     scalars = {name: value for name, value in mean.items() if "/" not in name or name.startswith("loss/")}
-    groups = [name for name in ("accuracy", "squared_error", "reward") if any(key.startswith(f"{name}/") for key in mean)]
+    groups = [name for name in GROUPS if any(key.startswith(f"{name}/") for key in mean)]
     names = list(dict.fromkeys(key.split("/", 1)[1] for key in mean if key.split("/", 1)[0] in groups))
     names = [name for name in names if not name.startswith("not ")]
     table = Table(title="  ".join(f"{name} {value:.3g}" for name, value in scalars.items()), title_justify="left", box=None)

@@ -1,7 +1,7 @@
 """Stepping many copies of a world: inside the compiled program, on the host, and for evaluation.
 
 Both steppers answer alike: the true successor, whether the world ended, whether the episode is over for any reason, and
-the observation to go on from (after a reset where it is over). Episodes start staggered, so that resets spread evenly.
+the observation to go on from (after a reset where it is over). Episodes start staggered, if wanted, so that resets spread evenly.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ class Step(NamedTuple):
 class GraphStepper:
     """Steps n copies of a `JaxWorld` by pure functions; the state is (world states, episode ages)."""
 
-    def __init__(self, world: JaxWorld, count: int, episode_length: int):
-        self._world, self._count, self._length = world, count, episode_length
+    def __init__(self, world: JaxWorld, count: int, episode_length: int, *, stagger: bool = True):
+        self._world, self._count, self._length, self._stagger = world, count, episode_length, stagger
 
     def init(self, key: jax.Array) -> tuple[EnvState, jax.Array]:
         state = jax.vmap(self._world.reset)(jax.random.split(key, self._count))
-        age = jnp.arange(self._count, dtype=jnp.int32) * self._length // self._count
+        age = jnp.arange(self._count, dtype=jnp.int32) * self._length // self._count * self._stagger
         return (state, age), jax.vmap(self._world.observe)(state)
 
     def step(self, carry: EnvState, key: jax.Array, action: jax.Array) -> tuple[EnvState, Step]:

@@ -25,7 +25,7 @@ from tensorboardX import SummaryWriter
 
 from dusdi import checkpoint
 from dusdi.checkpoint import Checkpoint
-from dusdi.config import FIELDS, Config, from_json
+from dusdi.config import AnyConfig, BaseConfig, from_json
 from dusdi.errors import UsageError, unknown_name
 from dusdi.types import WorldSpec
 
@@ -36,11 +36,18 @@ RESUMABLE = {"steps"}
 class Run:
     """The folder of a run that is being written."""
 
-    def __init__(self, folder: Path, spec: WorldSpec, config: Config, after_step: int):
-        """Rows and events after `after_step` are of a life that ended before its next checkpoint; they are dropped."""
+    def __init__(
+        self, folder: Path, spec: WorldSpec, config: AnyConfig, after_step: int, skills: Mapping[str, Any] | None = None
+    ):
+        """Rows and events after `after_step` are of a life that ended before its next checkpoint; they are dropped.
+
+        A downstream run says where its `skills` come from.
+        """
         self.folder, self._config = folder, config
         folder.mkdir(parents=True, exist_ok=True)
         self._description = {"config": config.to_json(), "world": spec.to_json(), "made_with": provenance()}
+        if skills is not None:
+            self._description["skills"] = dict(skills)
         write_atomically(folder / "config.json", json.dumps(self._description, indent=2) + "\n")
         self._csv = folder / "progress.csv"
         self._keep_rows(after_step)
@@ -80,10 +87,19 @@ class Run:
         self._events.close()
 
 
-def take_up(folder: Path, spec: WorldSpec, asked: Mapping[str, Any], *, resume: bool) -> tuple[Config, Checkpoint | None] | None:
+def take_up(
+    folder: Path,
+    spec: WorldSpec,
+    asked: Mapping[str, Any],
+    *,
+    resume: bool,
+    kind: type[BaseConfig],
+    skills: Mapping[str, Any] | None = None,
+) -> tuple[Any, Checkpoint | None] | None:
     """The config of the run in a folder and its newest checkpoint, if it got that far; None if there is no run.
 
-    `asked` holds the config fields the user named; they must not contradict the run's, except for its length.
+    `asked` holds the config fields the user named; they must not contradict the run's, except for its length. Nor must the
+    `skills` of a downstream run.
     """
     found = checkpoint.load_newest(folder / "checkpoints")
     written = folder / "config.json"
@@ -96,10 +112,14 @@ def take_up(folder: Path, spec: WorldSpec, asked: Mapping[str, Any], *, resume: 
     theirs = WorldSpec.from_json(description["world"])
     if json.dumps(theirs.to_json()) != json.dumps(spec.to_json()):
         raise UsageError(f"{folder} holds a run in {describe(theirs)}, which is not {describe(spec)}")
-    config = from_json(description["config"])
+    if (skills is None) != ("skills" not in description) or set(description["config"]) != set(kind.fields()):
+        raise UsageError(f"{folder} holds a run of another kind (or of another version of dusdi); choose another folder")
+    if skills is not None and json.loads(json.dumps(skills)) != description["skills"]:
+        raise UsageError(f"{folder} holds a run with other skills; choose another folder")
+    config = from_json(description["config"], kind)
     for name, value in asked.items():
-        if name not in FIELDS:
-            raise unknown_name("config field", name, FIELDS)
+        if name not in kind.fields():
+            raise unknown_name("config field", name, kind.fields())
         value = tuple(value) if isinstance(value, list) else value
         if name not in RESUMABLE and getattr(config, name) != value:
             raise UsageError(
@@ -113,8 +133,8 @@ def take_up(folder: Path, spec: WorldSpec, asked: Mapping[str, Any], *, resume: 
 def origin(folder: Path) -> dict[str, Any]:
     """Where a run's results come from: config, world, versions, commit and seconds of training."""
     found = checkpoint.load_newest(folder / "checkpoints")
-    keys = ("config", "world", "made_with", "step", "seconds")
-    return {key: found.description[key] for key in keys} if found else {}
+    keys = ("config", "world", "skills", "made_with", "step", "seconds")
+    return {key: found.description[key] for key in keys if key in found.description} if found else {}
 
 
 def describe(spec: WorldSpec) -> str:

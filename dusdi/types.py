@@ -131,3 +131,15 @@ class Transition(NamedTuple):
     terminated: Array
     skill: Array
     skill_age: Array
+
+
+def mean_metrics(sums: Mapping[str, float], updates: int) -> dict[str, float]:
+    """A log row of sums over updates. Returns are counted in episodes, and missing until one is over."""
+    row = {name: value / updates for name, value in sums.items()}
+    episodes = sums.get("episodes", 0.0)
+    for name in row:
+        if name.split("/")[0] == "return":
+            row[name] = sums[name] / max(episodes, 1.0)
+    if "episodes" in row:
+        row["episodes"] = episodes
+    return row

@@ -134,7 +134,7 @@ def test_help_explains_every_field(capsys):
         main(["pretrain", "--help"])
     text = " ".join(capsys.readouterr().out.split())
     assert exit_info.value.code == 0
-    for field in dusdi.config.FIELDS.values():
+    for field in dusdi.Config.fields().values():
         if field.name not in ("preset", "method"):
             assert f"--{field.name.replace('_', '-')}" in text
             assert " ".join(field.metadata["doc"].split())[:20] in text

@@ -8,8 +8,8 @@ import pytest
 PACKAGE = Path(__file__).parent.parent / "dusdi"
 ORDER = [
     "errors", "types", "config", "skills", "nets", "normalise", "envs", "tasks", "rollout", "replay", "objectives", "agents",
-    "learner", "checkpoint", "run", "policy", "progress", "pretrain", "metrics", "report", "evaluate", "reproduce", "video",
-    "cli",
+    "learner", "checkpoint", "run", "policy", "progress", "loop", "pretrain", "hierarchy", "skill_env", "controller",
+    "downstream", "metrics", "report", "evaluate", "reproduce", "video", "cli",
 ]  # fmt: skip
 
 

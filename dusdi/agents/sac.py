@@ -54,7 +54,7 @@ class SAC:
     def _actor(self) -> Actor:
         config = self.config
         return Actor(
-            members=self.skill_space.components if config.actor_parts == "additive" else 1,
+            members=max(self.skill_space.components, 1) if config.actor_parts == "additive" else 1,
             hidden=config.actor_hidden,
             actions=self.action_size,
             gate=config.skill_input == "gate",
@@ -98,7 +98,7 @@ class SAC:
 
     @property
     def _actor_skill_mask(self) -> np.ndarray | None:
-        if self.config.actor_parts == "whole":
+        if self.config.actor_parts == "whole" or not self.skill_space.components:
             return None
         return self._skill_mask(range(self.skill_space.components))
 

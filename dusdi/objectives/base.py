@@ -25,7 +25,10 @@ class Objective(abc.ABC):
       skill_space: the skills it learns.
       channels: the names of its reward channels, one Q function each.
       channel_components: for each channel, the skill component its reward is about (None: all of them).
+      is_task: whether the reward is the world's, so that returns mean something.
     """
+
+    is_task = False
 
     skill_space: SkillSpace
     channels: tuple[str, ...]

@@ -1,0 +1,233 @@
+"""Proximal policy optimisation over skills (Schulman et al. 2017), plain or with the causal policy gradient (Hu et al. 2023).
+
+The policy chooses all components of a skill at once, independently given the observation. Rewards come in K channels, each with
+a value of its own. Plain PPO credits all components with all channels through one probability ratio; the causal policy gradient
+credits each component, through its own ratio, with the channels that can depend on it. One matrix makes the difference.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any, NamedTuple
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from flax import struct
+
+from dusdi import normalise
+from dusdi.config import PPOConfig
+from dusdi.nets import LOG_2PI
+from dusdi.normalise import Normaliser
+from dusdi.skills import Discrete, SkillSpace
+from dusdi.types import Array, Metrics
+
+
+class PPOState(struct.PyTreeNode):
+    """Parameters of policy and values, the optimiser, and the moments of the returns in each channel."""
+
+    params: Any
+    optimiser: optax.OptState
+    returns: Normaliser
+
+
+class Rollout(NamedTuple):
+    """High-level steps, with leading dimensions [T, n] or [B].
+
+    Attributes:
+      observation: [..., D].
+      skill: [..., C] or [..., C, M].
+      log_prob: of each component when it was chosen, [..., C].
+      value: of the observation, [..., K].
+      next_value: of the true successor, [..., K].
+      reward: [..., K].
+      terminated, over: [...]; nothing follows, or the episode ended for whatever reason.
+    """
+
+    observation: Array
+    skill: Array
+    log_prob: Array
+    value: Array
+    next_value: Array
+    reward: Array
+    terminated: Array
+    over: Array
+
+
+class _Network(nn.Module):
+    """An MLP with tanh; its outputs start near zero if `small`."""
+
+    hidden: tuple[int, ...]
+    outputs: int
+    small: bool
+
+    @nn.compact
+    def __call__(self, x: jax.Array) -> jax.Array:
+        for width in self.hidden:
+            x = nn.tanh(nn.Dense(width, kernel_init=nn.initializers.orthogonal(math.sqrt(2)))(x))
+        return nn.Dense(self.outputs, kernel_init=nn.initializers.orthogonal(0.01 if self.small else 1.0))(x)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class PPO:
+    """The learner for one task and skill space.
+
+    Attributes:
+      causal: bool [K, C], whether a channel can depend on a component; counts only with the causal policy gradient.
+    """
+
+    observation_size: int
+    skill_space: SkillSpace
+    causal: np.ndarray
+    config: PPOConfig
+
+    # --- the policy ---
+
+    @property
+    def _is_discrete(self) -> bool:
+        return isinstance(self.skill_space, Discrete)
+
+    @property
+    def _channels(self) -> int:
+        return len(self.causal)
+
+    @property
+    def _policy(self) -> _Network:
+        return _Network(self.config.hidden, self.skill_space.components * self.skill_space.component_size, True)
+
+    @property
+    def _critic(self) -> _Network:
+        return _Network(self.config.hidden, self._channels, False)
+
+    @property
+    def _optimiser(self) -> optax.GradientTransformation:
+        clip = optax.clip_by_global_norm(self.config.max_gradient)
+        return optax.chain(clip, optax.adam(self.config.learning_rate, eps=1e-5))
+
+    def init(self, key: jax.Array) -> PPOState:
+        policy_key, critic_key = jax.random.split(key)
+        x = jnp.zeros((1, self.observation_size))
+        params: dict[str, Any] = {"policy": self._policy.init(policy_key, x), "critic": self._critic.init(critic_key, x)}
+        if not self._is_discrete:
+            params["log_std"] = jnp.full((self.skill_space.components, self.skill_space.component_size), -0.5)
+        return PPOState(params, self._optimiser.init(params), normalise.init(self._channels))
+
+    def logits(self, params: Any, observation: Array) -> jax.Array:
+        """What the policy says of each component: log probabilities [B, C, K] up to a constant, or means [B, C, M]."""
+        out: Any = self._policy.apply(params["policy"], observation)
+        return out.reshape(len(out), self.skill_space.components, self.skill_space.component_size)
+
+    def log_prob(self, params: Any, observation: Array, skill: Array) -> tuple[jax.Array, jax.Array]:
+        """Log probability (density) of each chosen component, and its entropy, each [B, C]."""
+        out = self.logits(params, observation)
+        if self._is_discrete:
+            log_p = jax.nn.log_softmax(out)
+            chosen = jnp.take_along_axis(log_p, skill[..., None], axis=-1)[..., 0]
+            return chosen, -jnp.sum(jnp.exp(log_p) * log_p, axis=-1)
+        log_std = params["log_std"]
+        density = -0.5 * ((skill - out) / jnp.exp(log_std)) ** 2 - log_std - 0.5 * LOG_2PI
+        entropy = jnp.sum(log_std + 0.5 * (1 + LOG_2PI), axis=-1)
+        return density.sum(-1), jnp.broadcast_to(entropy, density.shape[:-1])
+
+    def sample(self, params: Any, key: jax.Array, observation: Array) -> jax.Array:
+        """Skills drawn from the policy. Continuous ones may leave the box; `bounded` brings them back."""
+        out = self.logits(params, observation)
+        if self._is_discrete:
+            return jax.random.categorical(key, out).astype(jnp.int32)
+        return out + jnp.exp(params["log_std"]) * jax.random.normal(key, out.shape)
+
+    def bounded(self, skill: jax.Array) -> jax.Array:
+        """Skills as the skill policy knows them."""
+        return skill if self._is_discrete else jnp.clip(skill, -1.0, 1.0)
+
+    def mode(self, params: Any, observation: Array) -> jax.Array:
+        """The most probable skills."""
+        out = self.logits(params, observation)
+        return out.argmax(-1).astype(jnp.int32) if self._is_discrete else jnp.clip(out, -1.0, 1.0)
+
+    def value(self, state: PPOState, observation: Array) -> jax.Array:
+        """The value of each channel, [B, K]."""
+        return self._unscaled(state.returns, self._critic.apply(state.params["critic"], observation))
+
+    def _unscaled(self, returns: Normaliser, value: Any) -> jax.Array:
+        if not self.config.normalise_returns:
+            return value
+        return value * jnp.sqrt(returns.variance + 1e-6) + returns.mean
+
+    def _scaled(self, returns: Normaliser, value: jax.Array) -> jax.Array:
+        if not self.config.normalise_returns:
+            return value
+        return (value - returns.mean) / jnp.sqrt(returns.variance + 1e-6)
+
+    # --- learning ---
+
+    def advantages(self, rollout: Rollout) -> jax.Array:
+        """Generalised advantage estimates of each channel, [T, n, K] (Schulman et al. 2016)."""
+        config = self.config
+        follows, goes_on = (1.0 - jnp.asarray(x, jnp.float32)[..., None] for x in (rollout.terminated, rollout.over))
+        error = rollout.reward + config.discount * follows * rollout.next_value - rollout.value
+
+        def backwards(later, now):
+            error, goes_on = now
+            advantage = error + config.discount * config.gae_lambda * goes_on * later
+            return advantage, advantage
+
+        return jax.lax.scan(backwards, jnp.zeros_like(error[0]), (error, goes_on), reverse=True)[1]
+
+    def credit(self, advantage: jax.Array) -> jax.Array:
+        """Advantages [B, K] for each probability ratio: of all components together [B, 1], or of each one [B, C]."""
+        if self.config.agent == "cpg":
+            return advantage @ jnp.asarray(self.causal, jnp.float32)
+        return advantage.sum(-1, keepdims=True)
+
+    def _grouped(self, log_prob: jax.Array) -> jax.Array:
+        """Log probabilities [B, C] of what has a ratio of its own."""
+        return log_prob if self.config.agent == "cpg" else log_prob.sum(-1, keepdims=True)
+
+    def policy_loss(self, params: Any, batch: Rollout, credit: jax.Array) -> tuple[jax.Array, Metrics]:
+        """The clipped surrogate, summed over ratios and averaged over the batch."""
+        log_prob, entropy = self.log_prob(params, batch.observation, batch.skill)
+        change = self._grouped(log_prob - batch.log_prob)
+        ratio = jnp.exp(change)
+        # A component that no reward depends on has no credit, whatever the noise; dividing by its deviation must not make any.
+        scaled = (credit - credit.mean(0)) / (credit.std(0) + 1e-8) * jnp.any(credit != 0, axis=0)
+        clipped = jnp.clip(ratio, 1 - self.config.clip, 1 + self.config.clip)
+        gain = jnp.minimum(ratio * scaled, clipped * scaled).sum(-1).mean()
+        # The non-negative estimate of KL(old, new) by (r - 1) - log r
+        kl = jnp.sum(ratio - 1 - change, axis=-1).mean()
+        spread = entropy.sum(-1).mean()
+        loss = -gain - self.config.entropy_weight * spread
+        return loss, {"loss/policy": -gain, "entropy": spread, "kl": kl, "clipped": jnp.mean(ratio != clipped)}
+
+    def update(self, state: PPOState, key: jax.Array, rollout: Rollout) -> tuple[PPOState, Metrics]:
+        """Several epochs of gradient steps on minibatches of a rollout [T, n]."""
+        config, advantage = self.config, self.advantages(rollout)
+        targets = (advantage + rollout.value).reshape(-1, self._channels)
+        returns = normalise.update(state.returns, targets) if config.normalise_returns else state.returns
+        flat = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), (rollout, self.credit(advantage)))
+        rows = len(targets)
+
+        def loss_fn(params, batch, credit, target):
+            policy_loss, metrics = self.policy_loss(params, batch, credit)
+            value: Any = self._critic.apply(params["critic"], batch.observation)
+            value_loss = jnp.mean(jnp.sum((value - target) ** 2, axis=-1))
+            return policy_loss + config.value_weight * value_loss, metrics | {"loss/value": value_loss / self._channels}
+
+        def step(carry, chosen):
+            params, optimiser, going = carry
+            batch, credit, target = jax.tree.map(lambda x: x[chosen], (*flat, self._scaled(returns, targets)))
+            (_, metrics), grads = jax.value_and_grad(loss_fn, has_aux=True)(params, batch, credit, target)
+            updates, moved = self._optimiser.update(grads, optimiser, params)
+            if config.target_kl:
+                going &= metrics["kl"] <= config.target_kl
+            new = (optax.apply_updates(params, updates), moved)
+            params, optimiser = jax.tree.map(lambda a, b: jnp.where(going, a, b), new, (params, optimiser))
+            return (params, optimiser, going), metrics
+
+        keys = jax.random.split(key, config.epochs)
+        order = jax.vmap(lambda key: jax.random.permutation(key, rows))(keys).reshape(-1, config.batch_size)
+        (params, optimiser, _), metrics = jax.lax.scan(step, (state.params, state.optimiser, jnp.bool_(True)), order)
+        return PPOState(params, optimiser, returns), jax.tree.map(jnp.mean, metrics)

@@ -1,0 +1,142 @@
+"""Skills as actions: L steps of a task under a frozen skill policy are one step of the high-level policy.
+
+An episode that ends in the middle of a skill earns nothing more until that skill is over; only then does the next one begin.
+In JAX all of it is one compiled program; for tasks on the host, skills act in between the host's steps.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from dusdi.envs.base import EnvState, JaxWorld, World, select
+from dusdi.errors import UsageError
+from dusdi.policy import SkillParams, Skills
+from dusdi.rollout import Step, check_finite
+from dusdi.run import describe
+from dusdi.types import Array
+
+
+def check_fit(skills: Skills, task: World) -> None:
+    """Raises a `UsageError` if the task pays nothing or is not set in the world of the skills."""
+    ours, theirs = skills.spec, task.spec
+    if not theirs.channels:
+        raise UsageError(f"{theirs.name!r} is a world without reward, not a task; its tasks are called {theirs.name}/…")
+    # a task's observation begins with the world's
+    same_start = theirs.factors[: len(ours.factors)] == ours.factors and theirs.observation_size >= ours.observation_size
+    if not same_start or ours.action_size != theirs.action_size:
+        raise UsageError(f"the skills are for {describe(ours)}; the task {describe(theirs)} is not set in that world")
+    if not skills.space.components:
+        raise UsageError(f"the run of {ours.name!r} holds a flat policy, no skills to choose from; use agent sac to fine-tune it")
+
+
+class GraphHierarchy:
+    """n copies of a task in JAX by pure functions; the state is (task states, episode ages)."""
+
+    def __init__(self, task: JaxWorld, skills: Skills, count: int):
+        check_fit(skills, task)
+        self._task, self._skills, self._count = task, skills, count
+        self._length, self._size = skills.config.skill_length, skills.spec.observation_size
+
+    def init(self, key: jax.Array) -> tuple[EnvState, jax.Array]:
+        state = jax.vmap(self._task.reset)(jax.random.split(key, self._count))
+        return (state, jnp.zeros(self._count, jnp.int32)), jax.vmap(self._task.observe)(state)
+
+    def step(self, params: SkillParams, carry: EnvState, key: jax.Array, skill: jax.Array) -> tuple[EnvState, Step]:
+        """L steps under one skill each; the reward [n, K] is the mean over them."""
+        reset_key, *keys = jax.random.split(key, self._length + 1)
+        observe, end = jax.vmap(self._task.observe), self._task.spec.episode_length
+
+        def low_level(loop, key):
+            state, age, earned = loop
+            action = self._skills.mean_action(params, observe(state)[:, : self._size], skill)
+            after = jax.vmap(self._task.step)(state, action, jax.random.split(key, self._count))
+            going = age < end
+            earned += jnp.where(going[:, None], jax.vmap(self._task.reward)(after), 0.0)
+            return (select(going, after, state), age + going, earned), None
+
+        earned = jnp.zeros((self._count, len(self._task.spec.channels)))
+        (state, age, earned), _ = jax.lax.scan(low_level, (*carry, earned), jnp.stack(keys))
+        successor, over = observe(state), age >= end
+        fresh = jax.vmap(self._task.reset)(jax.random.split(reset_key, self._count))
+        state = select(over, fresh, state)
+        step = Step(successor, jnp.zeros(self._count, bool), over, observe(state), earned / self._length)
+        return (state, jnp.where(over, 0, age)), step
+
+
+class Hierarchy:
+    """n copies of any task, driven from the host with NumPy arrays."""
+
+    def __init__(self, task: World, skills: Skills, count: int):
+        check_fit(skills, task)
+        self.task, self._skills, self._count = task, skills, count
+        self._length, self._size = skills.config.skill_length, skills.spec.observation_size
+        self._graph = GraphHierarchy(task, skills, count) if isinstance(task, JaxWorld) else None
+        if self._graph:
+            self._init, self._step = jax.jit(self._graph.init), jax.jit(self._graph.step, donate_argnums=1)
+            self._key = jax.random.PRNGKey(0)
+            self._carry: Any = None
+        else:
+            self._vector = task.vector(count)
+            self._age = np.zeros(count, int)
+
+    def restart(self, seed: int) -> np.ndarray:
+        """New episodes everywhere, observations [n, D]; everything that follows is determined by the seed."""
+        if self._graph:
+            key, self._key = jax.random.split(jax.random.PRNGKey(seed))
+            self._carry, observation = self._init(key)
+            return np.array(observation)
+        self._age[:] = 0
+        self._observation = self._checked(self._vector.reset(seed))
+        return self._observation
+
+    def step(self, skill: Array) -> Step:
+        """L steps under one skill each, [n, C]; the reward [n, K] is the mean over them."""
+        if self._graph:
+            self._key, key = jax.random.split(self._key)
+            self._carry, step = self._step(self._skills.params, self._carry, key, jnp.asarray(skill))
+            return Step(*map(np.array, step))
+        return self._step_host(np.asarray(skill))
+
+    def _step_host(self, skill: np.ndarray) -> Step:
+        over, ended = np.zeros(self._count, bool), np.zeros(self._count, bool)
+        earned = np.zeros((self._count, len(self.task.spec.channels)), np.float32)
+        observation, successor = self._observation, self._observation.copy()
+        for _ in range(self._length):
+            observation, terminated, truncated = self._vector.step(self._skills.act(observation[:, : self._size], skill))
+            self._checked(observation)
+            going = ~over
+            earned[going] += self._vector.rewards()[going]
+            successor[going] = observation[going]
+            self._age += 1
+            ended |= going & terminated
+            done = terminated | truncated | (self._age >= self.task.spec.episode_length)
+            over |= done
+            if over.all():
+                break
+            if done.any():  # what is over goes on in an episode that does not count, since all copies step together
+                observation = self._vector.reset(mask=done)
+                self._age[done] = 0
+        if over.any():
+            observation = self._checked(self._vector.reset(mask=over))
+            self._age[over] = 0
+        self._observation = observation
+        return Step(successor, ended, over, observation, earned / self._length)
+
+    def render(self, index: int = 0) -> np.ndarray:
+        """A picture of one copy, uint8 [height, width, 3]."""
+        if not self._graph:
+            return self._vector.render(index)
+        assert isinstance(self.task, JaxWorld)
+        return self.task.render(jax.tree.map(lambda x: np.asarray(x[index]), self._carry[0]))
+
+    def close(self) -> None:
+        if not self._graph:
+            self._vector.close()
+
+    def _checked(self, observation: np.ndarray) -> np.ndarray:
+        check_finite(observation, self.task.spec)
+        return observation

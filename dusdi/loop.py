@@ -1,0 +1,144 @@
+"""The loop of every training run: it knows neither what is learned nor from what.
+
+It advances a train state in pieces of about a second, logs, checkpoints, and stops cleanly on Ctrl-C or when something becomes
+non-finite. Where the pieces end does not change a single bit of the result.
+"""
+
+from __future__ import annotations
+
+import math
+import signal
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from dusdi.config import AnyConfig
+from dusdi.errors import NonFiniteError
+from dusdi.progress import Silent
+from dusdi.run import Run
+from dusdi.types import WorldSpec
+
+PIECE_SECONDS = 1.0
+
+
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C, after everything was saved."""
+
+
+class Trainer(Protocol):
+    """What the loop drives. Its states have `iteration`, `normaliser`, and `metrics`, which are sums over `updates`.
+
+    Attributes:
+      spec: the world or task.
+      steps_per_iteration: environment steps per seed in each iteration.
+      random_iterations: how many to start with at random.
+    """
+
+    @property
+    def spec(self) -> WorldSpec: ...
+    @property
+    def steps_per_iteration(self) -> int: ...
+    @property
+    def random_iterations(self) -> int: ...
+    def advance(self, state: Any, iterations: int, random: bool) -> Any:
+        """The state after so many iterations."""
+
+    def restart(self, state: Any) -> Any:
+        """The state after a checkpoint, the same whether the run goes on or is taken up from there."""
+
+    def learned(self, state: Any) -> Any:
+        """The part of the state that must stay finite."""
+
+    def summarise(self, sums: Mapping[str, float], updates: int) -> dict[str, float]:
+        """A log row."""
+
+
+def train(trainer: Trainer, config: AnyConfig, state: Any, seconds: float, run: Run | None, display: Silent) -> Any:
+    """Trains to the end of the run; `seconds` have gone into it before."""
+    size, random_until = trainer.steps_per_iteration, trainer.random_iterations
+    total = math.ceil(config.steps / size)
+    log_every = math.ceil(config.log_every / size)
+    save_every = math.ceil(config.checkpoint_every / size)
+    iteration, piece = int(state.iteration), 1
+    kept = f"the checkpoint of step {iteration * size} is kept" if iteration else "nothing was saved yet"
+    start = time.monotonic() - seconds
+    state = trainer.restart(state)
+    with _interruptible() as interrupted:
+        while iteration < total:
+            random = iteration < random_until
+            marks = (_next(iteration, log_every), _next(iteration, save_every), total)
+            stop = min(iteration + piece, *marks, *((random_until,) if random else ()))
+            began = time.monotonic()
+            state = jax.block_until_ready(trainer.advance(state, stop - iteration, random))
+            rate = (stop - iteration) / max(time.monotonic() - began, 1e-9)
+            piece, iteration = max(1, min(2 * piece, int(rate * PIECE_SECONDS))), stop
+            seconds, step = time.monotonic() - start, iteration * size
+            if (iteration % log_every == 0 or iteration == total) and int(state.updates):
+                state, rows = _take_metrics(trainer, state, config)
+                _check_finite(trainer, state, rows, step, kept)
+                if run is not None:
+                    run.log(step, seconds, rows)
+                display.log(step, rows)
+            display.advance(step)
+            if run is not None and (iteration % save_every == 0 or iteration == total or interrupted()):
+                _check_finite(trainer, state, [], step, kept)
+                run.save(step, seconds, state)
+                kept = f"the checkpoint of step {step} in {run.folder} is kept"
+                state = trainer.restart(state)
+            if interrupted():
+                raise Interrupted(f"stopped at step {step}" + (f"; saved in {run.folder}" if run else ""))
+    return state
+
+
+def _next(iteration: int, every: int) -> int:
+    """The first multiple of `every` after `iteration`."""
+    return (iteration // every + 1) * every
+
+
+def _take_metrics(trainer: Trainer, state: Any, config: AnyConfig) -> tuple[Any, list[dict[str, float]]]:
+    """The mean metrics of each seed since the last time, and the state with the sums cleared."""
+    sums = {name: np.atleast_1d(np.asarray(value)) for name, value in state.metrics.items()}
+    updates = int(state.updates)
+    rows = [trainer.summarise({name: float(x[i]) for name, x in sums.items()}, updates) for i in range(config.seeds)]
+    cleared = jax.tree.map(jnp.zeros_like, state.metrics)
+    return state.replace(metrics=cleared, updates=jnp.zeros_like(state.updates)), rows
+
+
+def _check_finite(trainer: Trainer, state: Any, rows: Sequence[Mapping[str, float]], step: int, kept: str) -> None:
+    """Raises a `NonFiniteError` that names observation entries, metrics and parameters that are not finite."""
+    seen = np.atleast_2d(np.asarray(state.normaliser.mean))  # of everything the world ever gave
+    leaves = jax.tree_util.tree_flatten_with_path(trainer.learned(state))[0]
+    broken = [path for path, leaf in leaves if not bool(jnp.isfinite(leaf).all())]
+    bad = {
+        "metrics": sorted({name for row in rows for name, value in row.items() if not math.isfinite(value)}),
+        "observation entries": [trainer.spec.entry_name(int(i)) for i in np.flatnonzero(~np.isfinite(seen).all(0))],
+        "parameters": [jax.tree_util.keystr(path, simple=True, separator="/") for path in broken],
+    }
+    if any(bad.values()):
+        listed = "; ".join(f"{kind} {', '.join(names[:5])}{' …' * (len(names) > 5)}" for kind, names in bad.items() if names)
+        raise NonFiniteError(f"not finite any more at step {step}: {listed}; {kept}")
+
+
+@contextmanager
+def _interruptible() -> Iterator[Any]:
+    """Turns Ctrl-C into a flag while the state is in the hands of the compiled program; a second one is not held back."""
+    hit = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield hit.is_set
+        return
+
+    def handler(signum, frame):
+        hit.set()
+        signal.signal(signal.SIGINT, previous)
+
+    previous = signal.signal(signal.SIGINT, handler)
+    try:
+        yield hit.is_set
+    finally:
+        signal.signal(signal.SIGINT, previous)
