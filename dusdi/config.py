@@ -91,6 +91,7 @@ class Config(BaseConfig):
     mask_steps: int = setting(10, "steps after a skill switch without discriminator loss and reward (release: 10)")
     discriminator_hidden: tuple[int, ...] = setting((1024, 1024), "hidden layers of each q_phi (paper)")
     discriminator_bumps: int = setting(0, "Gaussian bumps through which each q_phi sees an entry; 0: the plain entry")
+    bumps_on: Literal["all", "codes"] = setting("all", "entries seen through bumps: all, or those that only name things")
     discriminator_lr: float = setting(1e-4, "learning rate of each q_phi (paper)")
     penalty_hidden: tuple[int, ...] = setting((1024, 1024), "hidden layers of each q_psi (paper)")
     penalty_lr: float = setting(1e-4, "learning rate of each q_psi (paper)")

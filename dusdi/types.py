@@ -45,6 +45,7 @@ class WorldSpec:
       action_size: A; actions are in [-1, 1].
       factors: the parts of the observation; they never overlap.
       episode_length: steps until the world is reset.
+      codes: observation entries whose numbers only name things, like the number of a target.
       channels: names of the parts its reward consists of; none if it gives no reward.
     """
 
@@ -54,6 +55,7 @@ class WorldSpec:
     action_size: int
     factors: tuple[Factor, ...]
     episode_length: int = 1000
+    codes: tuple[int, ...] = ()
     channels: tuple[str, ...] = ()
 
     def __post_init__(self):
@@ -83,7 +85,8 @@ class WorldSpec:
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> WorldSpec:
         factors = tuple(Factor(f["name"], tuple(f["indices"]), f["controlled"]) for f in data["factors"])
-        return cls(**{**data, "factors": factors, "channels": tuple(data.get("channels", ()))})
+        lists = {name: tuple(data.get(name, ())) for name in ("codes", "channels")}
+        return cls(**{**data, **lists, "factors": factors})
 
 
 def check_factors(factors: tuple[Factor, ...], observation_size: int) -> None:

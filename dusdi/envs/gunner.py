@@ -66,19 +66,20 @@ class Gunner2D(JaxWorld):
             Factor("target state", (5, 6)),
         ),
         episode_length=1000,
+        codes=(6,),
     )
     #: Plain entries gather each skill in one place of factors with several dimensions. What is hit betrays where the agent
     #: stands only in combination with the aim, so q_psi needs hidden layers, and a weight that counts. See docs/experiments.md.
     presets = {
         "fast": {
-            "discriminator_bumps": 0,
+            "bumps_on": "codes",
+            "discriminator_bumps": 8,
             "discriminator_lr": 5e-3,
             "penalty_hidden": (64, 64),
             "penalty_lr": 5e-4,
             "penalty_weight": 0.5,
             "discount": 0.7,
             "tau": 0.1,
-            "alpha": 0.05,
         }
     }
     paper_dci = {"dusdi": (0.864, 0.864, 0.897), "diayn-mc": (0.016, 0.024, 0.821)}

@@ -9,7 +9,7 @@ from __future__ import annotations
 import jax
 
 from dusdi.objectives.base import Objective
-from dusdi.objectives.discriminator import Discriminators
+from dusdi.objectives.discriminator import Discriminators, bumpy_entries
 from dusdi.skills import Discrete, SkillSpace, factored_space
 
 
@@ -27,6 +27,7 @@ class Diayn(Objective):
             names=self.channels,
             hidden=config.discriminator_hidden,
             bumps=config.discriminator_bumps,
+            bumpy=bumpy_entries(spec, config),
             learning_rate=config.discriminator_lr,
             mask_steps=config.mask_steps,
         )

@@ -15,9 +15,16 @@ import numpy as np
 import optax
 from flax import struct
 
+from dusdi.config import Config
 from dusdi.nets import LOG_2PI, EnsembleMLP, bumps
 from dusdi.skills import Discrete, SkillSpace
-from dusdi.types import Metrics, Transition
+from dusdi.types import Metrics, Transition, WorldSpec
+
+
+def bumpy_entries(spec: WorldSpec, config: Config) -> np.ndarray:
+    """Which observation entries q_phi sees through bumps, bool [D]."""
+    wanted = np.isin(np.arange(spec.observation_size), spec.codes) | (config.bumps_on == "all")
+    return wanted & (config.discriminator_bumps > 0)
 
 
 class DiscriminatorState(struct.PyTreeNode):
@@ -36,7 +43,8 @@ class Discriminators:
       targets: the component of each of the M * H heads, network by network.
       names: what each head is called in the metrics.
       hidden: layers of each network.
-      bumps: Gaussian bumps through which networks see each entry; 0: the plain entry.
+      bumps: Gaussian bumps through which networks see some entries.
+      bumpy: bool [D], which entries those are.
       learning_rate: of Adam.
       mask_steps: steps after a skill switch that do not count.
     """
@@ -48,6 +56,7 @@ class Discriminators:
     names: tuple[str, ...]
     hidden: tuple[int, ...]
     bumps: int
+    bumpy: np.ndarray
     learning_rate: float
     mask_steps: int
 
@@ -73,11 +82,11 @@ class Discriminators:
 
     def _input(self, observation: jax.Array) -> tuple[jax.Array, np.ndarray]:
         """What the networks see of observations [B, D], and which of it each: features [B, F] and a mask [M, F]."""
-        count, seen = self.bumps, np.flatnonzero(self.masks.any(0))
-        observation, masks = observation[:, seen], self.masks[:, seen]
-        if not count:
-            return observation, masks
-        return bumps(observation, count), np.repeat(masks, count, axis=1)
+        seen = self.masks.any(0)
+        plain, spread = np.flatnonzero(seen & ~self.bumpy), np.flatnonzero(seen & self.bumpy)
+        features = [observation[:, plain], *([bumps(observation[:, spread], self.bumps)] if len(spread) else [])]
+        masks = [self.masks[:, plain], np.repeat(self.masks[:, spread], self.bumps, axis=1)]
+        return jnp.concatenate(features, axis=1), np.concatenate(masks, axis=1)
 
     def _heads(self, params: Any, observation: jax.Array) -> jax.Array:
         """The raw outputs, [B, heads, head]."""

@@ -10,9 +10,10 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from dusdi.objectives.base import Objective
-from dusdi.objectives.discriminator import Discriminators, DiscriminatorState
+from dusdi.objectives.discriminator import Discriminators, DiscriminatorState, bumpy_entries
 from dusdi.skills import factored_space
 
 
@@ -37,6 +38,7 @@ class Dusdi(Objective):
             names=self.channels,
             hidden=config.discriminator_hidden,
             bumps=config.discriminator_bumps,
+            bumpy=bumpy_entries(spec, config),
             learning_rate=config.discriminator_lr,
             mask_steps=config.mask_steps,
         )
@@ -48,6 +50,7 @@ class Dusdi(Objective):
             names=tuple(f"not {name}" for name in self.channels),
             hidden=config.penalty_hidden,
             bumps=0,
+            bumpy=np.zeros(spec.observation_size, bool),
             learning_rate=config.penalty_lr,
             mask_steps=config.mask_steps,
         )
