@@ -70,8 +70,8 @@ class Task(JaxWorld):
         """The variables an episode starts with, and the world's state, which it may change."""
 
     @abc.abstractmethod
-    def judge(self, variables: Variables, world: EnvState) -> tuple[Variables, EnvState, jax.Array]:
-        """After each step: the variables, the world's state, which it may change, and the reward [K]."""
+    def judge(self, variables: Variables, world: EnvState, last: jax.Array) -> tuple[Variables, EnvState, jax.Array]:
+        """After each step, which may be the `last` of a window: variables, the world, which it may change, and the reward [K]."""
 
     @abc.abstractmethod
     def turn(self, variables: Variables, key: jax.Array) -> Variables:
@@ -107,10 +107,10 @@ class Task(JaxWorld):
 
     def step(self, state, action, key):
         world_key, task_key = jax.random.split(key)
-        variables, world, reward = self.judge(state.variables, self.world.step(state.world, action, world_key))
         age = state.age + 1
-        turned = self.turn(variables, task_key)
-        variables = jax.tree.map(lambda new, old: jnp.where(age % WINDOW == 0, new, old), turned, variables)
+        last = age % WINDOW == 0
+        variables, world, reward = self.judge(state.variables, self.world.step(state.world, action, world_key), last)
+        variables = jax.tree.map(lambda new, old: jnp.where(last, new, old), self.turn(variables, task_key), variables)
         return TaskState(world, variables, age, reward)
 
     def observe(self, state):

@@ -12,13 +12,13 @@ from dusdi.tasks.base import Task
 
 RANGE = 3.0  # how near to a target a shot must be fired
 UP = 2  # targets that are up at a time
-SHOT = PICK_UP / 5  # ammo that a shot uses: all that can be held lasts for a window
+SHOT = 2 * PICK_UP  # ammo that a shot uses
 
 
 class Shooting(Task):
-    """Two of the four targets are up, others in each window: 1 for each step with a shot that hits one of them from near by.
+    """Two of the four targets are up, others in each window; a shot at its end scores 1 if it hits one of them from near by.
 
-    With limited ammo, each such shot uses up some, and none is fired without; an episode starts without any.
+    With limited ammo, a shot uses up some, and none is fired without; an episode starts without any.
     """
 
     def __init__(self, limited: bool):
@@ -33,13 +33,14 @@ class Shooting(Task):
     def _draw_targets(self, key):
         return jax.random.permutation(key, len(TARGETS)) < UP
 
-    def judge(self, variables, world):
+    def judge(self, variables, world, last):
         near = jnp.linalg.norm(world.position - TARGETS, axis=1) < RANGE
         hit = jnp.any(variables & near & (jnp.arange(len(TARGETS)) == find_hit(world.position, world.aim)))
+        fired = last
         if self._limited:
-            hit &= world.ammo >= SHOT - 1e-6
-            world = world._replace(ammo=jnp.maximum(world.ammo - SHOT * hit, 0.0))
-        return variables, world, hit.astype(jnp.float32)[None]
+            fired &= world.ammo >= SHOT - 1e-6
+            world = world._replace(ammo=jnp.maximum(world.ammo - SHOT * fired, 0.0))
+        return variables, world, (hit & fired).astype(jnp.float32)[None]
 
     def turn(self, variables, key):
         return self._draw_targets(key)

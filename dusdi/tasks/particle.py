@@ -48,7 +48,7 @@ class FoodPoison(Task):
     def _draw_poison(self, key):
         return jax.random.bernoulli(key, shape=(len(self.world.spec.controlled),))
 
-    def judge(self, variables, world):
+    def judge(self, variables, world, last):
         right = interacting(world) != variables
         return variables, world, jnp.where(right, 1.0, -1.0)[jnp.array(self._listed)]
 
@@ -97,7 +97,7 @@ class Sequential(Task):
     def begin(self, key, world):
         return Progress(jax.random.permutation(key, self._agents), jnp.int32(0), jnp.int32(0)), world
 
-    def judge(self, variables, world):
+    def judge(self, variables, world, last):
         busy, target = interacting(world), self.tell(variables) > 0.5
         finished = variables.done >= self._length
         charge = variables.charge + jnp.any(busy & target)
