@@ -8,7 +8,7 @@ import json
 import os
 import sys
 import typing
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +16,12 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from dusdi.config import PRESETS, Config
+from dusdi.config import PPO_PRESETS, PRESETS, BaseConfig, Config, PPOConfig
 from dusdi.errors import DusdiError, UsageError, unknown_name
 
+AGENTS = ("ppo", "cpg", "sac")
 USAGE_ERROR, FAILURE, INTERRUPTED = 2, 1, 130
-SKIPPED_FIELDS = {"preset", "method"}  # have arguments of their own
+SKIPPED_FIELDS = {"preset", "method", "agent"}  # have arguments of their own
 
 
 class _Parser(argparse.ArgumentParser):
@@ -69,7 +70,7 @@ def _make_parser() -> tuple[_Parser, dict[str, _Parser]]:
         made[name].set_defaults(run=run)
         return made[name]
 
-    command("envs", _envs, "list the worlds, their factors and sizes")
+    command("envs", _envs, "list the worlds, their factors and sizes, and their tasks")
 
     pretrain = command("pretrain", _pretrain, "discover skills in a world, without reward")
     pretrain.add_argument("env", metavar="ENV", help="a world (see `dusdi envs`), or package.module:function of your own")
@@ -81,21 +82,35 @@ def _make_parser() -> tuple[_Parser, dict[str, _Parser]]:
     pretrain.add_argument(
         "--env-option", action="append", default=[], metavar="NAME=VALUE", help="an option of the world, e.g. agents=5"
     )
-    _add_fields(pretrain.add_argument_group("config fields (default: the preset's value)"))
+    _add_fields(pretrain.add_argument_group("config fields (default: the preset's value)"), Config)
 
-    evaluate = command("evaluate", _evaluate, "measure how disentangled a run's skills are (DCI)")
+    downstream = command("downstream", _downstream, "learn a task with a run's skills, or without any (agent sac)")
+    downstream.add_argument("skills", metavar="RUN", help="the folder of the run that learned the skills, or `scratch` for none")
+    downstream.add_argument("task", metavar="TASK", help="a task (see `dusdi envs`), or package.module:function of your own")
+    downstream.add_argument("--agent", help=f"{', '.join(AGENTS)} (default: ppo; sac from scratch)")
+    downstream.add_argument("--preset", help=f"settings to start from: {', '.join(PPO_PRESETS)} (default: fast)")
+    downstream.add_argument("--run-seed", type=int, default=0, help="which seed of a run of several, counted from 0")
+    downstream.add_argument("--out", metavar="DIR", help="the run's folder (default: runs/TASK-METHOD-AGENT-seedS)")
+    downstream.add_argument("--resume", action="store_true", help="go on with the run in that folder, if there is one")
+    downstream.add_argument("--quiet", action="store_true", help="show no progress")
+    _add_fields(downstream.add_argument_group("config fields of ppo and cpg (default: the preset's value)"), PPOConfig)
+    own = set(PPOConfig.fields())
+    _add_fields(downstream.add_argument_group("further config fields of sac"), Config, skip=own)
+
+    evaluate = command("evaluate", _evaluate, "measure how disentangled a run's skills are (DCI), or what a task's run earns")
     evaluate.add_argument("run_folder", metavar="RUN", help="a run's folder")
-    evaluate.add_argument("--steps", type=int, default=100_000, help="environment steps to measure on (default: 100,000)")
+    evaluate.add_argument("--steps", type=int, default=100_000, help="environment steps to measure DCI on (default: 100,000)")
+    evaluate.add_argument("--episodes", type=int, default=100, help="episodes to measure returns on (default: 100)")
     evaluate.add_argument("--seed", type=int, default=0, help="seed of the evaluation")
     evaluate.add_argument("--env", help="package.module:function of the run's world, if it is not one of dusdi's")
     evaluate.add_argument("--oracle", action="store_true", help="also measure the world's hand-written oracle, a ceiling")
     evaluate.add_argument("--json", action="store_true", help="print one JSON object instead of a table")
 
-    render = command("render", _render, "make a video of a run's skills")
+    render = command("render", _render, "make a video of a run's skills, or of a task's solution")
     render.add_argument("run_folder", metavar="RUN", help="a run's folder")
     render.add_argument("--out", required=True, metavar="FILE", help="the video, .mp4 or .gif")
     render.add_argument("--skill", action="append", default=[], help="a skill to show, e.g. 0,3,1; may be repeated")
-    render.add_argument("--count", type=int, default=6, help="how many random skills to show if none is given")
+    render.add_argument("--count", type=int, help="how many random skills to show if none is given (default: 6; of a task: 20)")
     render.add_argument("--seed", type=int, default=0, help="seed of the world and the random skills")
     render.add_argument("--run-seed", type=int, default=0, help="which seed of a run of several, counted from 0")
     render.add_argument("--env", help="package.module:function of the run's world, if it is not one of dusdi's")
@@ -104,13 +119,15 @@ def _make_parser() -> tuple[_Parser, dict[str, _Parser]]:
     reproduce.add_argument(
         "experiment",
         metavar="WHAT",
-        help="table1 (DCI), fig3 (with and without Q decomposition), more-factors (DCI beyond the paper)",
+        help="table1 (DCI), fig3 (Q decomposition), fig4 (tasks), fig6 (causal policy gradient), more-factors (beyond the paper)",
     )
     reproduce.add_argument("--out", default="results", metavar="DIR", help="folder of tables and figures (default: results)")
     reproduce.add_argument("--runs", default="runs/reproduce", metavar="DIR", help="folder of the runs (default: runs/reproduce)")
     reproduce.add_argument("--seeds", type=int, default=3, help="how many seeds, from 0 (default: 3)")
     reproduce.add_argument("--preset", default="fast", help=f"settings of the runs: {', '.join(PRESETS)} (default: fast)")
-    reproduce.add_argument("--steps", type=int, help="environment steps per run (default: the preset's)")
+    reproduce.add_argument("--steps", type=int, help="environment steps per run of skill discovery (default: the preset's)")
+    reproduce.add_argument("--task-steps", type=int, help="environment steps per downstream run (default: the preset's)")
+    reproduce.add_argument("--tasks", nargs="+", default=[], metavar="TASK", help="tasks of fig4 (default: all)")
     reproduce.add_argument("--evaluation-steps", type=int, default=100_000, help="steps to measure DCI on (default: 100,000)")
     reproduce.add_argument("--quiet", action="store_true", help="show no progress")
     return parser, made
@@ -120,12 +137,12 @@ def _formatter(prog: str) -> argparse.HelpFormatter:
     return argparse.HelpFormatter(prog, max_help_position=40, width=120)
 
 
-def _add_fields(group: argparse._ArgumentGroup) -> None:
+def _add_fields(group: argparse._ArgumentGroup, kind: type[BaseConfig], skip: Collection[str] = ()) -> None:
     """An option for each config field, with its documentation as help."""
-    for name, field in Config.fields().items():
-        if name in SKIPPED_FIELDS:
+    for name, field in kind.fields().items():
+        if name in SKIPPED_FIELDS or name in skip:
             continue
-        option, annotation = f"--{name.replace('_', '-')}", Config.types()[name]
+        option, annotation = f"--{name.replace('_', '-')}", kind.types()[name]
         common: dict[str, Any] = dict(dest=name, default=None, help=field.metadata["doc"])
         if annotation is bool:
             group.add_argument(option, action=argparse.BooleanOptionalAction, **common)
@@ -177,6 +194,7 @@ def _parse_option(text: str) -> tuple[str, Any]:
 
 def _envs(arguments: argparse.Namespace) -> None:
     from dusdi.envs import WORLDS
+    from dusdi.tasks import TASKS, make_task
 
     table = Table("world", "options", "observations", "actions", "skill components", "other factors")
     for name, world_class in WORLDS.items():
@@ -192,6 +210,12 @@ def _envs(arguments: argparse.Namespace) -> None:
             _factor_list(others),
         )
     _console().print(table)
+    tasks = Table("task", "observations", "reward channels", "what it is about")
+    for name in TASKS:
+        task = make_task(name)
+        about = inspect.getdoc(type(task)) or ""
+        tasks.add_row(name, str(task.spec.observation_size), str(len(task.spec.channels)), about.splitlines()[0])
+    _console().print(tasks)
 
 
 def _console() -> Console:
@@ -220,10 +244,61 @@ def _pretrain(arguments: argparse.Namespace) -> None:
     print(f"next: dusdi evaluate {out}; dusdi render {out} --out skills.mp4")
 
 
+def _downstream(arguments: argparse.Namespace) -> None:
+    from dusdi.downstream import downstream
+    from dusdi.policy import load
+
+    agent = arguments.agent or ("sac" if arguments.skills == "scratch" else "ppo")
+    if agent not in AGENTS:
+        raise unknown_name("agent", agent, AGENTS)
+    kind: type[BaseConfig] = Config if agent == "sac" else PPOConfig
+    given = {**PPOConfig.fields(), **Config.fields()}
+    fields = {name: getattr(arguments, name) for name in given if getattr(arguments, name, None) is not None}
+    for name in ("preset", "method", "agent"):
+        fields.pop(name, None)
+    for name in fields:
+        if name not in kind.fields():
+            raise UsageError(f"--{name.replace('_', '-')} is not a setting of agent {agent}")
+    if agent != "sac" and arguments.skills == "scratch":
+        raise UsageError(f"agent {agent} chooses skills: name the run that learned them instead of scratch")
+    skills = None if arguments.skills == "scratch" else load(arguments.skills, arguments.run_seed)
+    task = _world(arguments.task) if ":" in arguments.task else arguments.task
+    name = "-".join(part for part in (skills.config.method if skills else "", agent) if part)
+    place = arguments.task.replace("/", "-").replace(":", ".")
+    out = Path(arguments.out or f"runs/{place}-{name}-seed{fields.get('seed', 0)}")
+    options: dict[str, Any] = {"preset": arguments.preset, "resume": arguments.resume, "progress": not arguments.quiet}
+    solution = downstream(skills, task, agent=agent, out=out, **options, **fields)
+    print(f"{solution.step:,} steps done; solution in {out}")
+    print(f"next: dusdi evaluate {out}; dusdi render {out} --out task.mp4")
+
+
+def _evaluate_task(arguments: argparse.Namespace) -> None:
+    from dusdi.evaluate import measure_task
+
+    world = _world(arguments.env) if arguments.env else None
+    report = measure_task(arguments.run_folder, world, episodes=arguments.episodes, seed=arguments.seed)
+    if arguments.json:
+        print(json.dumps(report))
+        return
+    task = report["run"]["world"]["name"]
+    table = Table("", "return per episode", title=f"{task}, {arguments.run_folder}, {arguments.episodes} episodes")
+    for name, key in (("random skills", "random_skills"), ("hand-written solution", "hand_written")):
+        if key in report:
+            table.add_row(name, f"{report[key]:,.2f}")
+    for found in report["seeds"]:
+        table.add_row(f"this run, seed {found['seed']}", f"{found['return']:,.2f} ± {found['return_std']:,.2f}")
+    _console().print(table)
+    print(f"channels: {arguments.run_folder}/return.json")
+
+
 def _evaluate(arguments: argparse.Namespace) -> None:
+    from dusdi.controller import is_downstream
     from dusdi.evaluate import check_oracle, evaluate_oracle, measure, world_for
     from dusdi.policy import load
 
+    if is_downstream(arguments.run_folder):
+        _evaluate_task(arguments)
+        return
     skills = load(arguments.run_folder)
     folder = skills.folder or Path(arguments.run_folder)
     world = world_for(skills, _world(arguments.env) if arguments.env else None)
@@ -260,14 +335,35 @@ def _score(scores: dict[str, Any], name: str) -> str:
 
 
 def _render(arguments: argparse.Namespace) -> None:
-    from dusdi.evaluate import world_for
+    from dusdi.controller import is_downstream, load_controller
+    from dusdi.evaluate import task_for, world_for
     from dusdi.policy import load
-    from dusdi.video import render
+    from dusdi.video import render, render_task
 
+    if is_downstream(arguments.run_folder):
+        if arguments.skill:
+            raise UsageError("--skill is for runs of skill discovery; a task's solution chooses its skills itself")
+        solution = load_controller(arguments.run_folder, arguments.run_seed)
+        task = task_for(solution.spec, _world(arguments.env) if arguments.env else None)
+        print(
+            render_task(
+                solution, task, arguments.out, count=20 if arguments.count is None else arguments.count, seed=arguments.seed
+            )
+        )
+        return
     skills = load(arguments.run_folder, arguments.run_seed)
     world = world_for(skills, _world(arguments.env) if arguments.env else None)
     chosen = [_parse_skill(text) for text in arguments.skill]
-    print(render(skills, world, arguments.out, chosen=chosen, count=arguments.count, seed=arguments.seed))
+    print(
+        render(
+            skills,
+            world,
+            arguments.out,
+            chosen=chosen,
+            count=6 if arguments.count is None else arguments.count,
+            seed=arguments.seed,
+        )
+    )
 
 
 def _reproduce(arguments: argparse.Namespace) -> None:
@@ -280,6 +376,8 @@ def _reproduce(arguments: argparse.Namespace) -> None:
         preset=arguments.preset,
         fields={} if arguments.steps is None else {"steps": arguments.steps},
         evaluation_steps=arguments.evaluation_steps,
+        tasks=arguments.tasks,
+        task_fields={} if arguments.task_steps is None else {"steps": arguments.task_steps},
         progress=not arguments.quiet,
     )
     for path in reproduce(arguments.experiment, settings):

@@ -286,11 +286,11 @@ PPO_PRESETS: dict[str, dict[str, Any]] = {
     "paper": {},  # its "target steps 250" has no counterpart here
     "fast": dict(
         steps=4_096_000,
-        num_envs=128,
-        log_every=128_000,
+        num_envs=64,
+        log_every=64_000,
         checkpoint_every=2_048_000,
         learning_rate=1e-3,
-        batch_size=256,
+        batch_size=128,
         clip=0.2,
         discount=0.95,
         gae_lambda=0.95,

@@ -21,11 +21,11 @@ from dusdi.config import PPOConfig, configure
 from dusdi.controller import Controller, FlatController, SkillController
 from dusdi.envs.base import EnvState, JaxWorld, World
 from dusdi.errors import UsageError, unknown_name
-from dusdi.hierarchy import GraphHierarchy, Hierarchy, check_fit
+from dusdi.hierarchy import GraphHierarchy, Hierarchy, check_fit, check_setting
 from dusdi.loop import train
 from dusdi.normalise import Normaliser
 from dusdi.policy import SkillParams, Skills, load
-from dusdi.pretrain import pretrain
+from dusdi.pretrain import run_sac
 from dusdi.progress import Progress, Silent
 from dusdi.rollout import Step
 from dusdi.run import Run, take_up
@@ -323,7 +323,7 @@ def downstream(
         world = task.split("/")[0]
         task = make_task(task, **(skills.spec.options if skills is not None and skills.spec.name == world else {}))
     if agent == "sac":
-        return _flat(skills, task, preset, out, resume, progress, fields)
+        return _flat(skills, task, preset, fields, out=out, resume=resume, progress=progress)
     if skills is None:
         raise UsageError(f"agent {agent} chooses skills: name the run that learned them")
     check_fit(skills, task)
@@ -331,7 +331,7 @@ def downstream(
     folder = Path(out) if out is not None else None
     origin = describe_skills(skills)
     taken = take_up(folder, task.spec, asked, resume=resume, kind=PPOConfig, skills=origin) if folder else None
-    config, found = taken or (configure(preset or "fast", {}, {"agent": agent, **fields}, PPOConfig), None)
+    config, found = taken or (agent_config(agent, preset or "fast", fields), None)
     trainer = (GraphHighTrainer if isinstance(task, JaxWorld) else HostHighTrainer)(task, skills, config)  # type: ignore[arg-type]
     state, seconds = trainer.init(), 0.0
     if found is not None:
@@ -350,18 +350,30 @@ def downstream(
     return SkillController(task.spec, config, skills, params, normaliser, seed=config.seed, step=step, folder=folder)
 
 
+def agent_config(agent: str, preset: str, fields: Mapping[str, Any]) -> Any:
+    """The config of a downstream run."""
+    if agent != "sac":
+        return configure(preset, {}, {"agent": agent, **fields}, PPOConfig)
+    return configure(preset, {preset: FLAT.get(preset, {}) | {"method": "extrinsic"}}, fields)
+
+
 def describe_skills(skills: Skills) -> dict[str, Any]:
     """All that a downstream run must know to rebuild the skills around their parameters, which it keeps too."""
     return {"world": skills.spec.to_json(), "config": skills.config.to_json(), "seed": skills.seed, "step": skills.step}
 
 
-def _flat(skills, task, preset, out, resume, progress, fields) -> Controller:
-    """Soft actor-critic on the task's reward, through the code of skill discovery."""
+def _flat(skills: Skills | None, task: World, preset: str | None, fields: Mapping[str, Any], **options: Any) -> Controller:
+    """Soft actor-critic on the task's reward, from scratch or from a flat policy."""
     if skills is not None:
-        raise UsageError("fine-tuning is not there yet")
-    preset = preset or "fast"
-    if preset not in FLAT:
-        raise unknown_name("preset", preset, FLAT)
-    settings = {**FLAT[preset], **fields, "method": "extrinsic"}
-    policy = pretrain(task, preset=preset, out=out, resume=resume, progress=progress, **settings)
+        if skills.space.components:
+            raise UsageError("agent sac fine-tunes flat policies, but this run holds skills; choose among them with ppo or cpg")
+        check_setting(skills, task)
+    asked = {**fields} | ({} if preset is None else {"preset": preset})
+    policy = run_sac(
+        task,
+        asked,
+        lambda: agent_config("sac", preset or "fast", fields),
+        start=None if skills is None else skills.params,
+        **options,
+    )
     return FlatController(policy)

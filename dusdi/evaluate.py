@@ -1,20 +1,26 @@
-"""Measures frozen skills: rolls them out in their world and computes DCI."""
+"""Measures what was learned: DCI of frozen skills, and the return of what solves a task, beside its floor and ceiling."""
 
 from __future__ import annotations
 
+import itertools
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from dusdi.controller import SkillController, load_controller
 from dusdi.envs import WORLDS, make
 from dusdi.envs.base import ORACLE_VALUES, World
 from dusdi.errors import UsageError
 from dusdi.metrics.dci import DCI, dci, summary
 from dusdi.policy import Skills, load
 from dusdi.report import heat_map
-from dusdi.rollout import Rollout, collect
+from dusdi.rollout import HostStepper, Rollout, collect
 from dusdi.run import describe, origin, provenance, write_atomically
 from dusdi.skills import Discrete
+from dusdi.tasks import TASKS, Task, make_task
 from dusdi.types import WorldSpec
 
 
@@ -71,6 +77,100 @@ def measure(path: str | Path, env: World | str | None = None, *, steps: int = 10
     report = summary(results) | measured | {"run": {**origin(folder), "step": skills.step}}
     write_atomically(folder / "dci.json", json.dumps(report, indent=2) + "\n")
     return report
+
+
+def returns(
+    task: World,
+    decide: Callable[[np.ndarray], np.ndarray],
+    act: Callable[[np.ndarray, np.ndarray], np.ndarray],
+    *,
+    interval: int,
+    episodes: int,
+    seed: int,
+) -> np.ndarray:
+    """What each of so many episodes earns in each channel, [episodes, K], with a decision every `interval` steps."""
+    if episodes < 1:
+        raise UsageError(f"at least one episode must be measured, not {episodes}")
+    stepper = HostStepper(task, episodes, task.spec.episode_length)
+    observation = stepper.restart(seed, stagger=False)
+    earned = np.zeros((episodes, len(task.spec.channels)))
+    going, decision = np.ones(episodes, bool), decide(observation)
+    try:
+        for t in range(task.spec.episode_length):
+            if t and t % interval == 0:
+                decision = decide(observation)
+            step = stepper.step(act(observation, decision))
+            earned[going] += step.reward[going]
+            going &= ~step.over
+            observation = step.observation
+    finally:
+        stepper.close()
+    return earned
+
+
+def floor_returns(task: World, skills: Skills, *, episodes: int = 100, seed: int = 0) -> np.ndarray:
+    """What random skills earn, [episodes, K]: where learning to choose them starts."""
+    key = itertools.count(seed)
+    size = skills.spec.observation_size
+
+    def act(observation, skill):
+        return skills.act(observation[:, :size], skill)
+
+    def decide(observation):
+        return skills.sample_skills(len(observation), next(key))
+
+    return returns(task, decide, act, interval=skills.config.skill_length, episodes=episodes, seed=seed)
+
+
+def ceiling_returns(task: Task, *, episodes: int = 100, seed: int = 0) -> np.ndarray:
+    """What the task's hand-written solution earns, [episodes, K]."""
+    return returns(task, task.best, lambda o, _: task.solve(o), interval=1, episodes=episodes, seed=seed)
+
+
+def measure_task(path: str | Path, env: World | str | None = None, *, episodes: int = 100, seed: int = 0) -> dict[str, Any]:
+    """The return of every seed of a downstream run, written into its folder (`return.json`), beside floor and ceiling.
+
+    Args:
+      path: a downstream run's folder.
+      env: needed only for tasks that dusdi can't make by name.
+      episodes: to measure each seed on, with the most probable decisions.
+      seed: of the episodes.
+    """
+    first = load_controller(path)
+    task = task_for(first.spec, env)
+    seeds = []
+    for index in range(first.config.seeds):
+        controller = load_controller(path, index) if index else first
+        options: dict[str, Any] = {"interval": controller.interval, "episodes": episodes, "seed": seed}
+        earned = returns(task, controller.decide, controller.act, **options)
+        channels = dict(zip(task.spec.channels, earned.mean(0).tolist(), strict=True))
+        seeds.append({"seed": controller.seed, **_spread(earned.sum(1)), "channels": channels})
+    report: dict[str, Any] = {**_spread([found["return"] for found in seeds]), "seeds": seeds}
+    if isinstance(first, SkillController):
+        report["random_skills"] = float(floor_returns(task, first.skills, episodes=episodes, seed=seed).sum(1).mean())
+    if isinstance(task, Task):
+        report["hand_written"] = float(ceiling_returns(task, episodes=episodes, seed=seed).sum(1).mean())
+    report |= {"episodes": episodes, "evaluation_seed": seed, "measured_with": provenance(), "run": origin(Path(path))}
+    write_atomically(Path(path) / "return.json", json.dumps(report, indent=2) + "\n")
+    return report
+
+
+def _spread(values: Any) -> dict[str, float]:
+    return {"return": float(np.mean(values)), "return_std": float(np.std(values, ddof=1)) if len(values) > 1 else 0.0}
+
+
+def task_for(spec: WorldSpec, env: World | str | None = None) -> World:
+    """The task of a downstream run: `env` if it fits, else the registered one."""
+    if env is None:
+        if spec.name not in TASKS:
+            raise UsageError(
+                f"this run solves {spec.name!r}, which is not one of dusdi's own tasks; pass it (--env package.module:function)"
+            )
+        return make_task(spec.name, **spec.options)
+    env = make_task(env) if isinstance(env, str) else env
+    if not _fits(spec, env.spec):
+        raise UsageError(f"the run solves {describe(spec)}, not {describe(env.spec)}")
+    return env
 
 
 def roll_out(skills: Skills, world: World, *, steps: int, seed: int) -> Rollout:

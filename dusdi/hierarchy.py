@@ -20,7 +20,7 @@ from dusdi.run import describe
 from dusdi.types import Array
 
 
-def check_fit(skills: Skills, task: World) -> None:
+def check_setting(skills: Skills, task: World) -> None:
     """Raises a `UsageError` if the task pays nothing or is not set in the world of the skills."""
     ours, theirs = skills.spec, task.spec
     if not theirs.channels:
@@ -29,8 +29,13 @@ def check_fit(skills: Skills, task: World) -> None:
     same_start = theirs.factors[: len(ours.factors)] == ours.factors and theirs.observation_size >= ours.observation_size
     if not same_start or ours.action_size != theirs.action_size:
         raise UsageError(f"the skills are for {describe(ours)}; the task {describe(theirs)} is not set in that world")
+
+
+def check_fit(skills: Skills, task: World) -> None:
+    """Raises a `UsageError` unless these are skills to choose from in that task."""
+    check_setting(skills, task)
     if not skills.space.components:
-        raise UsageError(f"the run of {ours.name!r} holds a flat policy, no skills to choose from; use agent sac to fine-tune it")
+        raise UsageError(f"the run of {skills.spec.name!r} holds a flat policy and no skills; agent sac fine-tunes it")
 
 
 class GraphHierarchy:

@@ -1,19 +1,26 @@
-"""Skill discovery, from a world to skills: the composition root of pretraining."""
+"""Soft actor-critic from a world to a policy: the composition root of skill discovery, and of flat policies on tasks."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
+
+import jax
+import jax.numpy as jnp
 
 from dusdi import checkpoint, policy
 from dusdi.config import Config, configure
 from dusdi.envs import make
 from dusdi.envs.base import World
-from dusdi.learner import make_trainer
+from dusdi.errors import UsageError
+from dusdi.learner import TrainState, make_trainer
 from dusdi.loop import train
-from dusdi.policy import Skills
+from dusdi.policy import SkillParams, Skills
 from dusdi.progress import Progress, Silent
 from dusdi.run import Run, take_up
+
+STARTING_COUNT = 10_000.0  # so many observations the moments of a policy that is taken over count for
 
 
 def pretrain(
@@ -40,22 +47,68 @@ def pretrain(
     """
     world = make(env) if isinstance(env, str) else env
     asked = fields if preset is None else {"preset": preset, **fields}
+
+    def new_config() -> Config:
+        return configure(preset or "fast", world.presets, fields)
+
+    return run_sac(world, asked, new_config, out=out, resume=resume, progress=progress)
+
+
+def run_sac(
+    world: World,
+    asked: Mapping[str, Any],
+    new_config: Callable[[], Config],
+    *,
+    out: str | Path | None,
+    resume: bool,
+    progress: bool,
+    start: SkillParams | None = None,
+) -> Skills:
+    """Trains a policy by soft actor-critic, with a new config or from where the run in `out` is.
+
+    `asked` holds the config fields the user named, which must not contradict a run that is resumed. A new run may `start` from
+    the policy of another.
+    """
     folder = Path(out) if out is not None else None
     taken = take_up(folder, world.spec, asked, resume=resume, kind=Config) if folder else None
-    config, found = taken or (configure(preset or "fast", world.presets, fields), None)
+    config, found = taken or (new_config(), None)
     trainer = make_trainer(world, config)
     state, seconds = trainer.init(), 0.0
     if found is not None:
-        state = checkpoint.unflatten(state, found.arrays)
-        seconds = found.description["seconds"]
+        state, seconds = checkpoint.unflatten(state, found.arrays), found.description["seconds"]
+    elif start is not None:
+        state = start_from(start, state, config)
     done = int(state.iteration) * config.num_envs
     run = Run(folder, world.spec, config, done) if folder else None
     try:
-        title = f"{config.method} in {world.spec.name}"
-        with Progress(title, config.steps, done) if progress else Silent() as display:
+        with Progress(f"{config.method} in {world.spec.name}", config.steps, done) if progress else Silent() as display:
             state = train(trainer, config, state, seconds, run, display)
     finally:
         trainer.close()
         if run is not None:
             run.close()
     return policy.from_state(world.spec, config, state, folder=folder)
+
+
+def start_from(params: SkillParams, state: TrainState, config: Config) -> TrainState:
+    """A new train state with another run's actor. Entries that the actor has not seen come last and count nothing yet."""
+
+    def widen(path, fresh, old):
+        lead = 1 if config.seeds > 1 else 0
+        missing = fresh.shape[lead] - old.shape[0] if old.ndim else 0
+        if fresh.shape[lead + 1 :] != old.shape[1:] or missing < 0:
+            name = jax.tree_util.keystr(path, simple=True, separator="/")
+            raise UsageError(f"can't start from that policy: its {name} is {list(old.shape)}, not {list(fresh.shape[lead:])}")
+        rows = jnp.concatenate([old, jnp.zeros((missing, *old.shape[1:]), old.dtype)]) if missing else jnp.asarray(old)
+        return jnp.broadcast_to(rows, fresh.shape) + jnp.zeros_like(fresh)
+
+    actor = jax.tree_util.tree_map_with_path(widen, state.agent.actor, params.actor)
+    moments, fresh = params.normaliser, state.normaliser
+    lead = (config.seeds,) if config.seeds > 1 else ()
+    size = moments.mean.shape[0]
+    normaliser = fresh.replace(
+        count=jnp.broadcast_to(jnp.minimum(moments.count, STARTING_COUNT), (*lead,)),
+        mean=fresh.mean.at[..., :size].set(moments.mean),
+        variance=fresh.variance.at[..., :size].set(moments.variance),
+    )
+    return state.replace(agent=state.agent.replace(actor=actor), normaliser=normaliser)

@@ -5,6 +5,7 @@ Figures are built without pyplot, so drawing one leaves no global state behind a
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -96,15 +97,7 @@ def curves(rows: Sequence[Mapping[str, Any]], path: str | os.PathLike[str], titl
     figure.suptitle(title, fontsize=14, fontweight="bold", color=INK)
     for axes, world in zip(figure.subplots(1, len(worlds), squeeze=False, sharey=True)[0], worlds, strict=True):
         ours = [row for row in rows if row["world"] == world]
-        for color, critic in zip(SERIES, dict.fromkeys(row["critic"] for row in ours), strict=False):
-            by_step: dict[int, list[float]] = {}
-            for row in ours:
-                if row["critic"] == critic:
-                    by_step.setdefault(row["step"], []).append(row["accuracy"])
-            steps, values = np.array(list(by_step)), list(by_step.values())
-            mean, spread = np.array([np.mean(v) for v in values]), np.array([np.std(v, ddof=len(v) > 1) for v in values])
-            axes.plot(steps / 1e6, mean, color=color, label=critic, linewidth=2)
-            axes.fill_between(steps / 1e6, mean - spread, mean + spread, color=color, alpha=0.2, linewidth=0)
+        _lines(axes, ours, "critic", "accuracy")
         axes.axhline(chance, color=FAINT, linestyle=":", label="chance")
         axes.set_title(world, fontsize=11, color=INK)
         axes.set_xlabel("million environment steps", color=MUTED)
@@ -113,6 +106,46 @@ def curves(rows: Sequence[Mapping[str, Any]], path: str | os.PathLike[str], titl
     figure.axes[0].set_ylabel("accuracy", color=MUTED)
     figure.legend(*figure.axes[0].get_legend_handles_labels(), fontsize=9, frameon=False, loc="outside lower center", ncols=6)
     figure.savefig(path)
+
+
+def task_curves(rows: Sequence[Mapping[str, Any]], ends: Sequence[Mapping[str, Any]], path: Any, title: str) -> None:
+    """Saves returns over environment steps: a panel per task, a line per method, the spread of the seeds as a band.
+
+    Rows and ends are those of `dusdi.reproduce`'s Figure 4; random skills and the hand-written solution are lines across.
+    """
+    tasks = list(dict.fromkeys(row["task"] for row in rows))
+    columns = min(4, len(tasks))
+    lines = math.ceil(len(tasks) / columns)
+    figure = Figure(figsize=(3.7 * columns, 3.1 * lines + 0.6), dpi=150, facecolor="white", layout="constrained")
+    FigureCanvasAgg(figure)
+    figure.suptitle(title, fontsize=14, fontweight="bold", color=INK)
+    panels = figure.subplots(lines, columns, squeeze=False).flat
+    for axes, task in zip(panels, tasks, strict=False):
+        _lines(axes, [row for row in rows if row["task"] == task], "method", "return")
+        own = [row for row in ends if row["task"] == task]
+        axes.axhline(float(own[0]["hand_written"]), color=INK, linestyle="--", linewidth=1, label="hand-written solution")
+        axes.axhline(float(own[0]["random_skills"]), color=FAINT, linestyle=":", label="random skills")
+        axes.set_title(task, fontsize=10, color=INK)
+        axes.set_xlabel("million environment steps", color=MUTED)
+        _plain(axes)
+    for axes in list(panels):
+        axes.set_axis_off()
+    figure.axes[0].set_ylabel("return", color=MUTED)
+    figure.legend(*figure.axes[0].get_legend_handles_labels(), fontsize=9, frameon=False, loc="outside lower center", ncols=6)
+    figure.savefig(path)
+
+
+def _lines(axes: Axes, rows: Sequence[Mapping[str, Any]], kind: str, value: str) -> None:
+    """A line for each kind of row, the mean over seeds, in a band of one standard deviation."""
+    for color, name in zip(SERIES, dict.fromkeys(row[kind] for row in rows), strict=False):
+        by_step: dict[int, list[float]] = {}
+        for row in rows:
+            if row[kind] == name:
+                by_step.setdefault(row["step"], []).append(row[value])
+        steps, values = np.array(list(by_step)), list(by_step.values())
+        mean, spread = np.array([np.mean(v) for v in values]), np.array([np.std(v, ddof=len(v) > 1) for v in values])
+        axes.plot(steps / 1e6, mean, color=color, label=name, linewidth=2)
+        axes.fill_between(steps / 1e6, mean - spread, mean + spread, color=color, alpha=0.2, linewidth=0)
 
 
 def _plain(axes: Axes) -> None:

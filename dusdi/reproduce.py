@@ -18,17 +18,21 @@ from typing import Any
 import numpy as np
 
 from dusdi.config import Config, configure, from_json
+from dusdi.downstream import agent_config, downstream
 from dusdi.envs import WORLDS, make
 from dusdi.errors import UsageError, unknown_name
-from dusdi.evaluate import evaluate_oracle, measure
+from dusdi.evaluate import evaluate_oracle, measure, measure_task
 from dusdi.metrics.dci import NAMES
 from dusdi.pretrain import pretrain
-from dusdi.report import curves, score_bars
+from dusdi.report import curves, score_bars, task_curves
 from dusdi.run import origin, provenance
+from dusdi.tasks import CAUSAL_TASKS, TASKS
 
 DIRECTIONS = {"skills to states": lambda result: result, "states to skills": lambda result: result["states_to_skills"]}
 FIG3 = {"with Q decomposition": {}, "without": {"decompose_q": False}}
 LEAST_STEPS = 2_000  # of an evaluation
+EPISODES = 100  # that the return of a downstream run is measured on
+FIG4 = ("dusdi", "diayn", "diayn-mc")
 REACHED = 0.5  # the mean accuracy whose first step Figure 3's table tells
 
 
@@ -42,6 +46,8 @@ class Settings:
       seeds: how many seeds, from 0.
       preset: settings of every run; `fields` change some of them.
       evaluation_steps: steps that DCI is measured on.
+      tasks: the tasks of Figure 4; default: all.
+      task_fields: changes to the settings of downstream runs.
       progress: whether to show how far things are.
     """
 
@@ -51,6 +57,8 @@ class Settings:
     preset: str = "fast"
     fields: Mapping[str, Any] = field(default_factory=dict)
     evaluation_steps: int = 100_000
+    tasks: Sequence[str] = ()
+    task_fields: Mapping[str, Any] = field(default_factory=dict)
     progress: bool = True
 
 
@@ -76,6 +84,32 @@ class Job:
         method, *others = (str(value) if name == "method" else f"{name}={value}" for name, value in self.fields.items())
         options = (f"{name}={value}" for name, value in self.options.items())
         return settings.runs / "-".join([self.world, *options, method, *others, f"seed{self.seed}"])
+
+
+@dataclass(frozen=True)
+class TaskJob:
+    """A downstream run that an experiment needs; `skills` is the run it chooses from, none for soft actor-critic."""
+
+    task: str
+    agent: str
+    seed: int
+    skills: Job | None = None
+
+    @property
+    def method(self) -> str:
+        return str(self.skills.fields["method"]) if self.skills else self.agent
+
+    @property
+    def label(self) -> str:
+        """Method and agent in a few words."""
+        return self.method if self.agent in ("ppo", "sac") else f"{self.method} + {self.agent}"
+
+    def config(self, settings: Settings) -> Any:
+        return agent_config(self.agent, settings.preset, {**settings.task_fields, "seed": self.seed})
+
+    def folder(self, settings: Settings) -> Path:
+        names = [self.task.replace("/", "-"), *([self.method] if self.skills else []), self.agent, f"seed{self.seed}"]
+        return settings.runs / "-".join(names)
 
 
 def reproduce(name: str, settings: Settings) -> list[Path]:
@@ -160,10 +194,35 @@ def fig3(settings: Settings) -> list[Path]:
     return [*files, settings.out / "fig3.png"]
 
 
+def fig4(settings: Settings) -> list[Path]:
+    """Figure 4: return over environment steps in every task, of skills chosen by PPO and of flat soft actor-critic"""
+    jobs = []
+    for task in settings.tasks or TASKS:
+        if task not in TASKS:
+            raise unknown_name("task", task, TASKS)
+        for seed in range(settings.seeds):
+            jobs += [TaskJob(task, "ppo", seed, Job(task.split("/")[0], seed, {"method": method})) for method in FIG4]
+            jobs.append(TaskJob(task, "sac", seed))
+    return _task_figure("fig4", "Figure 4: learning tasks with skills", jobs, settings)
+
+
+def fig6(settings: Settings) -> list[Path]:
+    """Figure 6: return over environment steps with and without the causal policy gradient"""
+    jobs = [
+        TaskJob(task, agent, seed, Job(task.split("/")[0], seed, {"method": "dusdi"}))
+        for task in CAUSAL_TASKS
+        for agent in ("ppo", "cpg")
+        for seed in range(settings.seeds)
+    ]
+    return _task_figure("fig6", "Figure 6: the causal policy gradient", jobs, settings)
+
+
 #: What can be reproduced, by name.
 EXPERIMENTS: dict[str, Callable[[Settings], list[Path]]] = {
     "table1": table1,
     "fig3": fig3,
+    "fig4": fig4,
+    "fig6": fig6,
     "more-factors": more_factors,
 }
 
@@ -195,17 +254,119 @@ def _train(jobs: Iterable[Job], settings: Settings) -> None:
         pretrain(world, preset=settings.preset, out=folder, resume=True, progress=settings.progress, **fields)
 
 
-def _check_same_config(job: Job, settings: Settings) -> None:
+def _check_same_config(job: Job | TaskJob, settings: Settings) -> None:
     written = job.folder(settings) / "config.json"
     if not written.exists():
         return
-    theirs, ours = from_json(json.loads(written.read_text())["config"]).to_json(), job.config(settings).to_json()
-    for name, value in ours.items():
+    ours = job.config(settings)
+    theirs = from_json(json.loads(written.read_text())["config"], type(ours)).to_json()
+    for name, value in ours.to_json().items():
         if theirs[name] != value:
             raise UsageError(
                 f"{written.parent} holds a run with {name} = {theirs[name]}, but {value} is wanted now; "
                 "remove it, or choose another folder for the runs (--runs)"
             )
+
+
+def _train_tasks(jobs: Sequence[TaskJob], settings: Settings) -> None:
+    """Trains the skills that are missing, then what is to choose them."""
+    for job in jobs:
+        _check_same_config(job, settings)
+    _train(list({job.skills.folder(settings): job.skills for job in jobs if job.skills}.values()), settings)
+    for number, job in enumerate(jobs, 1):
+        folder, config = job.folder(settings), job.config(settings)
+        if origin(folder).get("step", 0) >= config.steps:
+            continue
+        if settings.progress:
+            print(f"task run {number} of {len(jobs)}: {folder.name}", file=sys.stderr)
+        skills = job.skills.folder(settings) if job.skills else None
+        fields = {**settings.task_fields, "seed": job.seed}
+        options: dict[str, Any] = {"preset": settings.preset, "resume": True, "progress": settings.progress}
+        downstream(skills, job.task, agent=job.agent, out=folder, **options, **fields)
+
+
+def _task_measured(folder: Path, settings: Settings) -> dict[str, Any]:
+    """The return of a run, measured now unless it is there: of this run, by this code."""
+    done = folder / "return.json"
+    wanted: dict[str, Any] = {"measured_with": provenance(), "run": origin(folder), "episodes": EPISODES, "evaluation_seed": 0}
+    if done.exists():
+        report = json.loads(done.read_text())
+        if all(report.get(name) == json.loads(json.dumps(value)) for name, value in wanted.items()):
+            return report
+    if settings.progress:
+        print(f"measuring {folder.name}", file=sys.stderr)
+    return measure_task(folder, episodes=EPISODES)
+
+
+def _task_figure(name: str, title: str, jobs: Sequence[TaskJob], settings: Settings) -> list[Path]:
+    """Trains and measures downstream runs, and writes their learning curves and a table of where they end."""
+    _train_tasks(jobs, settings)
+    points, finals = [], []
+    for job in jobs:
+        folder = job.folder(settings)
+        head = {"task": job.task, "method": job.label, "seed": job.seed}
+        with (folder / "progress.csv").open(newline="") as file:
+            for row in csv.DictReader(file):
+                if float(row["episodes"]):
+                    points.append({**head, "step": int(row["step"]), "seconds": row["seconds"], "return": float(row["return"])})
+        found = _task_measured(folder, settings)
+        ends = {key: found.get(key, "") for key in ("return", "random_skills", "hand_written")}
+        finals.append({**head, **ends, "seconds": round(found["run"]["seconds"], 1)})
+    files = [
+        _write_csv(settings.out / f"{name}.csv", points),
+        _write_csv(settings.out / f"{name}-final.csv", finals),
+        _write(settings.out / f"{name}.md", _task_markdown(name, title, points, finals, jobs, settings)),
+        _origins(settings.out / f"{name}.json", jobs, settings),
+    ]
+    task_curves(points, finals, settings.out / f"{name}.png", title=title)
+    return [*files, settings.out / f"{name}.png"]
+
+
+def _task_markdown(
+    name: str, title: str, points: Sequence[dict], finals: Sequence[dict], jobs: Sequence[TaskJob], settings: Settings
+) -> str:
+    """Per task: where each method ends, as a share of the way from random skills to the hand-written solution too."""
+    lines = [
+        f"# {title}",
+        "",
+        f"Return per episode over {EPISODES} episodes with the most probable decisions, mean ± standard deviation over "
+        f"{settings.seeds} seeds.",
+        "Random skills are those of the first method, the hand-written solution is a ceiling; the share is of the way between.",
+        "The last column is the step at which the learning curve (mean of the seeds) first gets where the first method's ends.",
+        "",
+    ]
+    for task in dict.fromkeys(row["task"] for row in finals):
+        own = [row for row in finals if row["task"] == task]
+        methods = list(dict.fromkeys(row["method"] for row in own))
+        floor = float(np.mean([row["random_skills"] for row in own if row["method"] == methods[0]]))
+        ceiling = float(own[0]["hand_written"])
+        bar = _mean_curve(points, task, methods[0])[-1][1]
+        lines += [
+            f"## {task}",
+            "",
+            f"Random skills {floor:,.1f}, hand-written solution {ceiling:,.1f}.",
+            "",
+            "| | return | share | seconds per seed | steps to the first method's end |",
+            "|---|---|---|---|---|",
+        ]
+        for method in methods:
+            values = [row["return"] for row in own if row["method"] == method]
+            spread = f" ± {np.std(values, ddof=1):,.1f}" if len(values) > 1 else ""
+            share = (np.mean(values) - floor) / (ceiling - floor)
+            seconds = np.mean([row["seconds"] for row in own if row["method"] == method])
+            reached = next((f"{step:,}" for step, value in _mean_curve(points, task, method) if value >= bar), "never")
+            lines.append(f"| {method} | {np.mean(values):,.1f}{spread} | {share:.0%} | {seconds:.0f} | {reached} |")
+        lines.append("")
+    return "\n".join([*lines, *_made_by(name, jobs, settings)])
+
+
+def _mean_curve(points: Sequence[dict], task: str, method: str) -> list[tuple[int, float]]:
+    """Steps and the mean return of the seeds."""
+    values: dict[int, list[float]] = {}
+    for row in points:
+        if (row["task"], row["method"]) == (task, method):
+            values.setdefault(row["step"], []).append(row["return"])
+    return [(step, float(np.mean(found))) for step, found in sorted(values.items())]
 
 
 def _measured(folder: Path, settings: Settings) -> dict[str, Any]:
@@ -319,8 +480,9 @@ def _fig3_markdown(rows: Sequence[dict], jobs: Sequence[Job], settings: Settings
     return "\n".join([*lines, "", *_made_by("fig3", jobs, settings)])
 
 
-def _made_by(name: str, jobs: Sequence[Job], settings: Settings) -> list[str]:
-    changed = "".join(f", {name} {value}" for name, value in settings.fields.items())
+def _made_by(name: str, jobs: Sequence[Job | TaskJob], settings: Settings) -> list[str]:
+    changes = {**settings.fields, **{f"task {name}": value for name, value in settings.task_fields.items()}}
+    changed = "".join(f", {name} {value}" for name, value in changes.items())
     commits = sorted({origin(job.folder(settings))["made_with"]["commit"] or "unknown" for job in jobs})
     return [
         f"Made by `dusdi reproduce {name}`, preset `{settings.preset}`{changed}, trained at commit {', '.join(commits)}.",
@@ -329,7 +491,7 @@ def _made_by(name: str, jobs: Sequence[Job], settings: Settings) -> list[str]:
     ]
 
 
-def _origins(path: Path, jobs: Sequence[Job], settings: Settings) -> Path:
+def _origins(path: Path, jobs: Sequence[Job | TaskJob], settings: Settings) -> Path:
     """Where everything comes from: config, seed, versions, commit and wall time of every run."""
     runs = {job.folder(settings).name: origin(job.folder(settings)) for job in jobs}
     report = {"made_with": provenance(), "evaluation_steps": settings.evaluation_steps, "runs": runs}

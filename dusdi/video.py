@@ -3,35 +3,68 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import imageio.v3 as imageio
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
+from dusdi.controller import Controller
 from dusdi.envs.base import World
 from dusdi.errors import UsageError
 from dusdi.policy import Skills
 from dusdi.types import WorldSpec
 
 FRAMES_PER_SECOND = 20
+WINDOW = 50  # steps that a window of a task's video counts for
 PANEL_WIDTH = 320
 INK, FAINT, PAPER = (30, 34, 42), (200, 204, 212), (250, 250, 252)
 COLOURS = [(55, 126, 184), (228, 26, 28), (77, 175, 74), (152, 78, 163), (255, 127, 0), (166, 86, 40), (23, 190, 207)]
+
+
+def render_task(controller: Controller, task: World, out: str | Path, *, count: int = 20, seed: int = 0) -> Path:
+    """Writes a video (.mp4 or .gif) of a solution at work in its task, for so many windows of L steps."""
+    if count < 1:
+        raise UsageError(f"a video shows at least one decision, not {count}")
+    steps = min(count * WINDOW, task.spec.episode_length)
+    return _write(out, lambda: _task_frames(controller, task, steps, seed))
+
+
+def _task_frames(controller: Controller, task: World, steps: int, seed: int):
+    vector = task.vector(1)
+    observation, earned = vector.reset(seed), 0.0
+    low, high = observation[0].copy(), observation[0].copy()
+    try:
+        for t in range(steps):
+            if t % controller.interval == 0:
+                decision = controller.decide(observation)
+            observation, terminated, truncated = vector.step(controller.act(observation, decision))
+            earned += float(vector.rewards().sum())
+            low, high = np.minimum(low, observation[0]), np.maximum(high, observation[0])
+            title = f"step {t + 1}, return {earned:,.1f}"
+            yield _beside(vector.render(), draw_panel(task.spec, title, decision[0], observation[0], low, high, height=480))
+            if terminated[0] or truncated[0]:
+                break
+    finally:
+        vector.close()
 
 
 def render(
     skills: Skills, world: World, out: str | Path, *, chosen: Sequence[np.ndarray] = (), count: int = 6, seed: int = 0
 ) -> Path:
     """Writes a video (.mp4 or .gif) of the chosen skills, or of `count` random ones, each for L steps."""
-    out = Path(out)
-    if out.suffix.lower() not in (".mp4", ".gif"):
-        raise UsageError(f"videos are written as .mp4 or .gif, not as {out.name!r}")
     if not chosen and count < 1:
         raise UsageError(f"a video shows at least one skill, not {count}")
     sequence = [skills.space.check(skill) for skill in chosen] or list(skills.sample_skills(count, seed))
-    frames = list(_frames(skills, world, sequence, seed))
+    return _write(out, lambda: _frames(skills, world, sequence, seed))
+
+
+def _write(out: str | Path, make_frames: Callable[[], Iterable[np.ndarray]]) -> Path:
+    out = Path(out)
+    if out.suffix.lower() not in (".mp4", ".gif"):
+        raise UsageError(f"videos are written as .mp4 or .gif, not as {out.name!r}")
+    frames = list(make_frames())
     out.parent.mkdir(parents=True, exist_ok=True)
     if out.suffix.lower() == ".gif":
         imageio.imwrite(out, frames, duration=1000 / FRAMES_PER_SECOND, loop=0)
@@ -81,7 +114,7 @@ def draw_panel(
     font, small = ImageFont.load_default(15), ImageFont.load_default(size)
     draw.text((12, 12), title, fill=INK, font=font)
     per_factor = len(skill) == len(spec.controlled)
-    if not per_factor:
+    if not per_factor and len(skill):
         draw.text((12, 30), f"z = {_text(skill)}", fill=INK, font=small)
     for row, factor in enumerate(spec.controlled):
         top, colour = 50 + row * pitch, COLOURS[row % len(COLOURS)]

@@ -107,4 +107,4 @@ def test_the_command_explains_mistakes(capsys, tmp_path):
     assert "random" in capsys.readouterr().err
     assert main(["reproduce", "table1", "--evaluation-steps", "100", "--out", str(tmp_path)]) == 2
     assert "evaluation_steps" in capsys.readouterr().err
-    assert set(EXPERIMENTS) == {"table1", "fig3", "more-factors"}
+    assert set(EXPERIMENTS) == {"table1", "fig3", "fig4", "fig6", "more-factors"}

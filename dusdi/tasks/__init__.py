@@ -11,7 +11,7 @@ from dusdi.tasks.base import Task
 from dusdi.tasks.gunner import Shooting
 from dusdi.tasks.particle import FoodPoison, Sequential
 
-__all__ = ["TASKS", "Task", "make_task"]
+__all__ = ["CAUSAL_TASKS", "TASKS", "Task", "make_task"]
 
 LEVELS = ("easy", "medium", "hard")
 
@@ -21,6 +21,10 @@ TASKS: dict[str, Callable[..., Task]] = {
     "gunner-2d/unlimited": partial(Shooting, limited=False),
     "gunner-2d/limited": partial(Shooting, limited=True),
 }
+
+
+#: Tasks in which the paper tries the causal policy gradient.
+CAUSAL_TASKS = ("multi-particle/food-poison-medium", "multi-particle/food-poison-hard")
 
 
 def make_task(name: str, **options: Any) -> Task:

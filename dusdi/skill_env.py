@@ -1,0 +1,111 @@
+"""Skills as the actions of an ordinary Gymnasium environment, for anybody's agent.
+
+One step of these environments is L steps of the task under one skill. `SkillEnv` is a single one, `SkillVectorEnv` many that
+step together: for tasks in JAX, thousands of steps of the task are one compiled call.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium.vector import AutoresetMode
+from gymnasium.vector.utils import batch_space
+
+from dusdi.envs.base import World
+from dusdi.hierarchy import Hierarchy
+from dusdi.policy import Skills, load
+from dusdi.rollout import Step
+from dusdi.tasks import make_task
+
+FRAMES_PER_SECOND = 2
+
+
+def _prepare(task: World | str, skills: Skills | str | Path) -> tuple[World, Skills]:
+    skills = load(skills) if isinstance(skills, str | Path) else skills
+    if isinstance(task, str):
+        task = make_task(task, **(skills.spec.options if task.split("/")[0] == skills.spec.name else {}))
+    return task, skills
+
+
+def _observation_space(task: World) -> gymnasium.spaces.Box:
+    return gymnasium.spaces.Box(-np.inf, np.inf, (task.spec.observation_size,), np.float32)
+
+
+def _info(task: World, step: Step) -> dict[str, np.ndarray]:
+    """The mean reward of each channel over the low-level steps."""
+    return {f"reward/{name}": step.reward[:, i] for i, name in enumerate(task.spec.channels)}
+
+
+class SkillEnv(gymnasium.Env):
+    """A task whose actions are skills: `MultiDiscrete` if they are discrete, a `Box` if they are continuous.
+
+    The reward is the mean of the task's over the L steps that a skill acts.
+
+    Args:
+      task: a task, or the name of one.
+      skills: skills, or the folder of the run that learned them.
+      render_mode: "rgb_array" or None.
+    """
+
+    metadata = {"render_modes": ["rgb_array"], "render_fps": FRAMES_PER_SECOND}
+
+    def __init__(self, task: World | str, skills: Skills | str | Path, render_mode: str | None = None):
+        self.task, self.skills = _prepare(task, skills)
+        self._hierarchy = Hierarchy(self.task, self.skills, 1)
+        self.render_mode = render_mode
+        self.observation_space = _observation_space(self.task)
+        self.action_space = self.skills.space.as_gymnasium()
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return self._hierarchy.restart(int(self.np_random.integers(2**31)))[0], {}
+
+    def step(self, action):
+        step = self._hierarchy.step(self.skills.space.check(action)[None])
+        info = {name: float(value[0]) for name, value in _info(self.task, step).items()}
+        terminated = bool(step.terminated[0])
+        truncated = bool(step.over[0]) and not terminated
+        return step.successor[0], float(step.reward[0].sum()), terminated, truncated, info
+
+    def render(self):
+        return self._hierarchy.render() if self.render_mode == "rgb_array" else None
+
+    def close(self):
+        self._hierarchy.close()
+
+
+class SkillVectorEnv(gymnasium.vector.VectorEnv):
+    """Many copies of a `SkillEnv` that step together, and reset in the same step (`AutoresetMode.SAME_STEP`)."""
+
+    metadata = {"autoreset_mode": AutoresetMode.SAME_STEP, "render_modes": []}
+
+    def __init__(self, task: World | str, skills: Skills | str | Path, num_envs: int = 64):
+        self.task, self.skills = _prepare(task, skills)
+        self._hierarchy = Hierarchy(self.task, self.skills, num_envs)
+        self.num_envs, self.render_mode = num_envs, None
+        self.single_observation_space = _observation_space(self.task)
+        self.single_action_space = self.skills.space.as_gymnasium()
+        self.observation_space = batch_space(self.single_observation_space, num_envs)
+        self.action_space = batch_space(self.single_action_space, num_envs)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None):
+        super().reset(seed=seed)
+        return self._hierarchy.restart(int(self.np_random.integers(2**31))), {}
+
+    def step(self, actions):
+        step = self._hierarchy.step(self.skills.space.check(actions))
+        info: dict[str, Any] = {}
+        for name, value in _info(self.task, step).items():
+            info[name], info[f"_{name}"] = value, np.ones(self.num_envs, bool)
+        if step.over.any():
+            final = np.full(self.num_envs, None, object)
+            for index in np.flatnonzero(step.over):
+                final[index] = step.successor[index]
+            info |= {"final_obs": final, "_final_obs": step.over}
+        return step.observation, step.reward.sum(-1), step.terminated, step.over & ~step.terminated, info
+
+    def close_extras(self, **kwargs):
+        self._hierarchy.close()
