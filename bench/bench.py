@@ -27,10 +27,12 @@ from rich.console import Console
 from rich.table import Table
 
 import dusdi
-from dusdi.config import Config, configure
+from dusdi.config import Config, PPOConfig, configure
+from dusdi.downstream import GraphHighTrainer
 from dusdi.envs import JaxWorld, World
 from dusdi.envs.particle import MultiParticle
 from dusdi.learner import GraphTrainer, Learner, TrainState
+from dusdi.policy import Skills, from_state
 from dusdi.rollout import GraphStepper
 from dusdi.run import provenance
 
@@ -311,6 +313,42 @@ def bench_training(quick: bool) -> Result:
     return Result(numbers, settings)
 
 
+def untrained_skills(world: World, preset: str) -> Skills:
+    """Skills fresh from their initialisation: as fast as trained ones."""
+    trainer, config = trainer_for(world, preset, **({} if preset == "debug" else SMALL_REPLAY))
+    return from_state(world.spec, config, trainer.init())
+
+
+def bench_hierarchy(quick: bool) -> Result:
+    """Downstream learning in Multi-Particle, low-level steps per second: ours, and Stable-Baselines3's PPO on our SkillEnv."""
+    from stable_baselines3 import PPO
+    from stable_baselines3.common.env_util import make_vec_env
+
+    task, numbers, settings = dusdi.make_task("multi-particle/food-poison-hard"), {}, {}
+    for preset in ("debug",) if quick else ("paper", "fast"):
+        skills = untrained_skills(task.world, preset)
+        length = skills.config.skill_length
+        config = configure("debug" if quick else "fast", {}, {}, PPOConfig)
+        trainer = GraphHighTrainer(task, skills, config)
+        envs = make_vec_env(lambda skills=skills: dusdi.SkillEnv(task, skills), n_envs=4)
+        theirs = PPO("MlpPolicy", envs, n_steps=20, batch_size=40, device="cpu")
+        vector = dusdi.SkillVectorEnv(task, skills, 256)
+        vector.reset(seed=0)
+        sides = {
+            "ours": chained(lambda s, t=trainer: t.advance(s, 1, False), trainer.init()),
+            "vector_env": lambda v=vector: v.step(v.action_space.sample()),
+            "sb3": lambda p=theirs: p.learn(80, reset_num_timesteps=False) and None,
+        }
+        times = take_turns(sides, rounds=2 if quick else 5)
+        steps = {"ours": trainer.steps_per_iteration, "vector_env": 256 * length, "sb3": 80 * length}
+        for side, count in steps.items():
+            numbers[f"{preset}_actor_{side}_steps_per_second"] = count / times.seconds(side)
+        for side in ("ours", "vector_env"):
+            numbers[f"{preset}_actor_{side}_times_as_fast_as_sb3"] = times.ratio("sb3", side) * steps[side] / steps["sb3"]
+        settings[preset] = {"skills": skills.config.to_json(), "downstream": config.to_json()}
+    return Result(numbers, settings)
+
+
 #: Networks as one would write them first: plain MLPs everywhere, which learn at chance for thousands of updates.
 PLAIN = dict(
     skill_input="concat",
@@ -387,6 +425,7 @@ BENCHMARKS: dict[str, Callable[[bool], Result]] = {
     "factors": bench_factors,
     "memory": bench_memory,
     "training": bench_training,
+    "hierarchy": bench_hierarchy,
     "learning": bench_learning,
 }
 

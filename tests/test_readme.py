@@ -24,7 +24,9 @@ def test_bring_your_own_environment(capsys):
 def test_use_from_python(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     names = {}
-    exec(block("import dusdi").replace('preset="fast"', 'preset="debug", steps=640'), names)
+    code = block("import dusdi").replace('preset="fast"', 'preset="debug", steps=640')
+    exec(code.replace('skills, "gunner-2d/limited")  #', 'skills, "gunner-2d/limited", preset="debug", steps=8_000)  #'), names)
+    assert names["solution"].step == 8_000 and names["task"].action_space.shape == (3,)
     assert names["action"].shape == (1, 5)
     assert 0 <= float(capsys.readouterr().out) <= 1
     assert (tmp_path / "skills.gif").exists()
