@@ -16,10 +16,9 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from dusdi.config import PPO_PRESETS, PRESETS, BaseConfig, Config, PPOConfig
+from dusdi.config import AGENTS, PPO_PRESETS, PRESETS, BaseConfig, Config, PPOConfig
 from dusdi.errors import DusdiError, UsageError, unknown_name
 
-AGENTS = ("ppo", "cpg", "sac")
 USAGE_ERROR, FAILURE, INTERRUPTED = 2, 1, 130
 SKIPPED_FIELDS = {"preset", "method", "agent"}  # have arguments of their own
 
@@ -110,7 +109,7 @@ def _make_parser() -> tuple[_Parser, dict[str, _Parser]]:
     render.add_argument("run_folder", metavar="RUN", help="a run's folder")
     render.add_argument("--out", required=True, metavar="FILE", help="the video, .mp4 or .gif")
     render.add_argument("--skill", action="append", default=[], help="a skill to show, e.g. 0,3,1; may be repeated")
-    render.add_argument("--count", type=int, help="how many random skills to show if none is given (default: 6; of a task: 20)")
+    render.add_argument("--count", type=int, default=6, help="how many skills to show if none is given (default: 6)")
     render.add_argument("--seed", type=int, default=0, help="seed of the world and the random skills")
     render.add_argument("--run-seed", type=int, default=0, help="which seed of a run of several, counted from 0")
     render.add_argument("--env", help="package.module:function of the run's world, if it is not one of dusdi's")
@@ -267,14 +266,17 @@ def _downstream(arguments: argparse.Namespace) -> None:
     place = arguments.task.replace("/", "-").replace(":", ".")
     out = Path(arguments.out or f"runs/{place}-{name}-seed{fields.get('seed', 0)}")
     options: dict[str, Any] = {"preset": arguments.preset, "resume": arguments.resume, "progress": not arguments.quiet}
-    solution = downstream(skills, task, agent=agent, out=out, **options, **fields)
+    solution = downstream(skills, task, agent=arguments.agent, out=out, **options, **fields)
     print(f"{solution.step:,} steps done; solution in {out}")
-    print(f"next: dusdi evaluate {out}; dusdi render {out} --out task.mp4")
+    env = f" --env {arguments.task}" if ":" in arguments.task else ""
+    print(f"next: dusdi evaluate {out}{env}; dusdi render {out} --out task.mp4{env}")
 
 
 def _evaluate_task(arguments: argparse.Namespace) -> None:
     from dusdi.evaluate import measure_task
 
+    if arguments.oracle:
+        raise UsageError("--oracle is for runs of skill discovery; a task's hand-written solution is always measured")
     world = _world(arguments.env) if arguments.env else None
     report = measure_task(arguments.run_folder, world, episodes=arguments.episodes, seed=arguments.seed)
     if arguments.json:
@@ -345,11 +347,7 @@ def _render(arguments: argparse.Namespace) -> None:
             raise UsageError("--skill is for runs of skill discovery; a task's solution chooses its skills itself")
         solution = load_controller(arguments.run_folder, arguments.run_seed)
         task = task_for(solution.spec, _world(arguments.env) if arguments.env else None)
-        print(
-            render_task(
-                solution, task, arguments.out, count=20 if arguments.count is None else arguments.count, seed=arguments.seed
-            )
-        )
+        print(render_task(solution, task, arguments.out, count=arguments.count, seed=arguments.seed))
         return
     skills = load(arguments.run_folder, arguments.run_seed)
     world = world_for(skills, _world(arguments.env) if arguments.env else None)
@@ -360,7 +358,7 @@ def _render(arguments: argparse.Namespace) -> None:
             world,
             arguments.out,
             chosen=chosen,
-            count=6 if arguments.count is None else arguments.count,
+            count=arguments.count,
             seed=arguments.seed,
         )
     )

@@ -305,6 +305,7 @@ PPO_PRESETS["debug"] = PPO_PRESETS["fast"] | dict(
 PPOConfig.presets = PPO_PRESETS
 
 AnyConfig = Config | PPOConfig
+AGENTS = ("ppo", "cpg", "sac")  # that learn tasks: two with `PPOConfig`, the last with `Config`
 
 
 def configure(

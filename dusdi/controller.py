@@ -99,9 +99,8 @@ class FlatController(Controller):
 
 
 def load_controller(path: str | Path, seed: int = 0) -> Controller:
-    """The solution in a downstream run's folder; `seed` counts from 0 in a run of several seeds."""
-    path = Path(path)
-    found = checkpoint.load_newest(path / "checkpoints")
+    """The solution in a downstream run's folder (or in one checkpoint file); `seed` counts from 0 in a run of several seeds."""
+    path, found = Path(path), _find(path)
     if found is None:
         raise CheckpointError(f"{path} holds no run: there is no checkpoint in {path / 'checkpoints'}")
     description = found.description
@@ -116,8 +115,13 @@ def load_controller(path: str | Path, seed: int = 0) -> Controller:
     learned = checkpoint.subtree(found.arrays, "agent/params"), Normaliser(**checkpoint.subtree(found.arrays, "normaliser"))
     params, normaliser = jax.tree.map(lambda x: x if config.seeds == 1 else x[seed], learned)
     skills = _skills_in(found)
-    options: dict[str, Any] = {"seed": config.seed + seed, "step": description["step"], "folder": path}
+    options: dict[str, Any] = {"seed": config.seed + seed, "step": description["step"], "folder": found.path.parent.parent}
     return SkillController(spec, config, skills, params, normaliser, **options)
+
+
+def _find(path: str | Path) -> checkpoint.Checkpoint | None:
+    path = Path(path)
+    return checkpoint.load(path) if path.is_file() else checkpoint.load_newest(path / "checkpoints")
 
 
 def _skills_in(found: checkpoint.Checkpoint) -> Skills:
@@ -131,5 +135,5 @@ def _skills_in(found: checkpoint.Checkpoint) -> Skills:
 
 def is_downstream(path: str | Path) -> bool:
     """Whether a folder holds a run that solves a task."""
-    found = checkpoint.load_newest(Path(path) / "checkpoints") if Path(path).is_dir() else None
+    found = _find(path)
     return found is not None and ("skills" in found.description or found.description["config"].get("method") == "extrinsic")

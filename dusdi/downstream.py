@@ -17,7 +17,7 @@ from flax import struct
 
 from dusdi import checkpoint, normalise
 from dusdi.agents.ppo import PPO, PPOState, Rollout
-from dusdi.config import PPOConfig, configure
+from dusdi.config import AGENTS, PPOConfig, configure
 from dusdi.controller import Controller, FlatController, SkillController
 from dusdi.envs.base import EnvState, JaxWorld, World
 from dusdi.errors import UsageError, unknown_name
@@ -32,7 +32,11 @@ from dusdi.run import Run, take_up
 from dusdi.tasks import make_task
 from dusdi.types import Metrics, mean_metrics
 
-AGENTS = ("ppo", "cpg", "sac")
+#: Config fields that say how an actor is built and what it sees; a policy that is fine-tuned keeps them.
+ACTOR_FIELDS = (
+    "actor_hidden", "actor_parts", "skill_input", "input_gain", "free_std", "half_precision", "log_std_min", "log_std_max",
+    "normalise_observations",
+)  # fmt: skip
 
 #: What soft actor-critic on a task's reward wants different from skill discovery, by preset.
 FLAT: dict[str, dict[str, Any]] = {
@@ -68,7 +72,7 @@ class HighState(struct.PyTreeNode):
       key: the random state.
       world: state of the tasks in JAX; empty for tasks on the host.
       observation: [n, D].
-      earned: [n], reward since the episode began.
+      earned: [n, K], reward since the episode began.
       normaliser: moments of the observations.
       agent: what is learned.
       skills: the frozen skill policy, so that a run needs nothing else.
@@ -279,9 +283,16 @@ def causal_matrix(task: World, skills: Skills, config: PPOConfig) -> np.ndarray:
     components = skills.space.components
     if config.agent == "ppo":
         return np.ones((1, components), bool)
-    causal = getattr(task, "causal", None)
-    if causal is None or len(causal) < 2:
+    channels = len(task.spec.channels)
+    if channels < 2:
         raise UsageError(f"the causal policy gradient needs a task with several reward channels; {task.spec.name!r} has one")
+    if getattr(task, "causal", None) is None:
+        raise UsageError(f"the causal policy gradient needs the causal matrix of {task.spec.name!r}: set its `causal`")
+    causal = np.asarray(getattr(task, "causal"), np.bool_)  # noqa: B009
+    if causal.ndim != 2 or causal.shape[0] != channels:
+        raise UsageError(
+            f"the causal matrix of {task.spec.name!r} is {list(causal.shape)}; it needs a row for each of {channels} channels"
+        )
     if causal.shape[1] != components:
         raise UsageError(
             f"the causal matrix of {task.spec.name!r} is about {causal.shape[1]} skill components; these skills have {components}"
@@ -315,7 +326,7 @@ def downstream(
     Returns:
       What was learned, of the first seed; `dusdi.load_controller` gives the others.
     """
-    agent = agent or ("sac" if skills is None else "ppo")
+    named, agent = agent, agent or ("sac" if skills is None else "ppo")
     if agent not in AGENTS:
         raise unknown_name("agent", agent, AGENTS)
     skills = load(skills) if isinstance(skills, str | Path) else skills
@@ -327,10 +338,10 @@ def downstream(
     if skills is None:
         raise UsageError(f"agent {agent} chooses skills: name the run that learned them")
     check_fit(skills, task)
-    asked = {"agent": agent, **fields} | ({} if preset is None else {"preset": preset})
+    asked = {**fields} | {name: value for name, value in (("agent", named), ("preset", preset)) if value is not None}
     folder = Path(out) if out is not None else None
-    origin = describe_skills(skills)
-    taken = take_up(folder, task.spec, asked, resume=resume, kind=PPOConfig, skills=origin) if folder else None
+    origin = {"skills": describe_skills(skills)}
+    taken = take_up(folder, task.spec, asked, resume=resume, kind=PPOConfig, origin=origin) if folder else None
     config, found = taken or (agent_config(agent, preset or "fast", fields), None)
     trainer = (GraphHighTrainer if isinstance(task, JaxWorld) else HostHighTrainer)(task, skills, config)  # type: ignore[arg-type]
     state, seconds = trainer.init(), 0.0
@@ -339,7 +350,7 @@ def downstream(
     done = int(state.iteration) * trainer.steps_per_iteration
     run = Run(folder, task.spec, config, done, origin) if folder else None
     try:
-        with Progress(f"{agent} on {task.spec.name}", config.steps, done) if progress else Silent() as display:
+        with Progress(f"{config.agent} on {task.spec.name}", config.steps, done) if progress else Silent() as display:
             state = train(trainer, config, state, seconds, run, display)
     finally:
         trainer.close()
@@ -368,12 +379,10 @@ def _flat(skills: Skills | None, task: World, preset: str | None, fields: Mappin
         if skills.space.components:
             raise UsageError("agent sac fine-tunes flat policies, but this run holds skills; choose among them with ppo or cpg")
         check_setting(skills, task)
-    asked = {**fields} | ({} if preset is None else {"preset": preset})
-    policy = run_sac(
-        task,
-        asked,
-        lambda: agent_config("sac", preset or "fast", fields),
-        start=None if skills is None else skills.params,
-        **options,
-    )
+    asked = {**fields, "method": "extrinsic"} | ({} if preset is None else {"preset": preset})
+    inherited: dict[str, Any] = {}
+    if skills is not None:
+        inherited = {name: getattr(skills.config, name) for name in ACTOR_FIELDS}
+        options |= {"start": skills.params, "origin": {"start": describe_skills(skills)}}
+    policy = run_sac(task, asked, lambda: agent_config("sac", preset or "fast", {**inherited, **fields}), **options)
     return FlatController(policy)

@@ -28,7 +28,9 @@ def check_setting(skills: Skills, task: World) -> None:
     # a task's observation begins with the world's
     same_start = theirs.factors[: len(ours.factors)] == ours.factors and theirs.observation_size >= ours.observation_size
     if not same_start or ours.action_size != theirs.action_size:
-        raise UsageError(f"the skills are for {describe(ours)}; the task {describe(theirs)} is not set in that world")
+        raise UsageError(
+            f"the skills ({skills.space}) are for {describe(ours)}; the task {describe(theirs)} is not set in that world"
+        )
 
 
 def check_fit(skills: Skills, task: World) -> None:
@@ -41,9 +43,9 @@ def check_fit(skills: Skills, task: World) -> None:
 class GraphHierarchy:
     """n copies of a task in JAX by pure functions; the state is (task states, episode ages)."""
 
-    def __init__(self, task: JaxWorld, skills: Skills, count: int):
+    def __init__(self, task: JaxWorld, skills: Skills, count: int, *, autoreset: bool = True):
         check_fit(skills, task)
-        self._task, self._skills, self._count = task, skills, count
+        self._task, self._skills, self._count, self._autoreset = task, skills, count, autoreset
         self._length, self._size = skills.config.skill_length, skills.spec.observation_size
 
     def init(self, key: jax.Array) -> tuple[EnvState, jax.Array]:
@@ -66,20 +68,23 @@ class GraphHierarchy:
         earned = jnp.zeros((self._count, len(self._task.spec.channels)))
         (state, age, earned), _ = jax.lax.scan(low_level, (*carry, earned), jnp.stack(keys))
         successor, over = observe(state), age >= end
+        terminated = jnp.zeros(self._count, bool)
+        if not self._autoreset:
+            return (state, age), Step(successor, terminated, over, successor, earned / self._length)
         fresh = jax.vmap(self._task.reset)(jax.random.split(reset_key, self._count))
         state = select(over, fresh, state)
-        step = Step(successor, jnp.zeros(self._count, bool), over, observe(state), earned / self._length)
+        step = Step(successor, terminated, over, observe(state), earned / self._length)
         return (state, jnp.where(over, 0, age)), step
 
 
 class Hierarchy:
-    """n copies of any task, driven from the host with NumPy arrays."""
+    """n copies of any task, driven from the host with NumPy arrays; without autoreset, what is over stays as it is."""
 
-    def __init__(self, task: World, skills: Skills, count: int):
+    def __init__(self, task: World, skills: Skills, count: int, *, autoreset: bool = True):
         check_fit(skills, task)
-        self.task, self._skills, self._count = task, skills, count
+        self.task, self._skills, self._count, self._autoreset = task, skills, count, autoreset
         self._length, self._size = skills.config.skill_length, skills.spec.observation_size
-        self._graph = GraphHierarchy(task, skills, count) if isinstance(task, JaxWorld) else None
+        self._graph = GraphHierarchy(task, skills, count, autoreset=autoreset) if isinstance(task, JaxWorld) else None
         if self._graph:
             self._init, self._step = jax.jit(self._graph.init), jax.jit(self._graph.step, donate_argnums=1)
             self._key = jax.random.PRNGKey(0)
@@ -125,7 +130,7 @@ class Hierarchy:
             if done.any():  # what is over goes on in an episode that does not count, since all copies step together
                 observation = self._vector.reset(mask=done)
                 self._age[done] = 0
-        if over.any():
+        if over.any() and self._autoreset:
             observation = self._checked(self._vector.reset(mask=over))
             self._age[over] = 0
         self._observation = observation

@@ -95,6 +95,8 @@ def load(path: str | Path, seed: int = 0) -> Skills:
     found = checkpoint.load(path) if path.is_file() else checkpoint.load_newest(path / "checkpoints")
     if found is None:
         raise CheckpointError(f"{path} holds no run: there is no checkpoint in {path / 'checkpoints'}")
+    if "skills" in found.description:
+        raise UsageError(f"{path} solves a task; name the run that learned the skills it chooses from")
     config, spec = from_json(found.description["config"]), WorldSpec.from_json(found.description["world"])
     actor = checkpoint.subtree(found.arrays, "agent/actor")
     normaliser = Normaliser(**checkpoint.subtree(found.arrays, "normaliser"))

@@ -63,14 +63,15 @@ def run_sac(
     resume: bool,
     progress: bool,
     start: SkillParams | None = None,
+    origin: Mapping[str, Any] | None = None,
 ) -> Skills:
     """Trains a policy by soft actor-critic, with a new config or from where the run in `out` is.
 
     `asked` holds the config fields the user named, which must not contradict a run that is resumed. A new run may `start` from
-    the policy of another.
+    the policy of another, of which `origin` tells.
     """
     folder = Path(out) if out is not None else None
-    taken = take_up(folder, world.spec, asked, resume=resume, kind=Config) if folder else None
+    taken = take_up(folder, world.spec, asked, resume=resume, kind=Config, origin=origin) if folder else None
     config, found = taken or (new_config(), None)
     trainer = make_trainer(world, config)
     state, seconds = trainer.init(), 0.0
@@ -79,7 +80,7 @@ def run_sac(
     elif start is not None:
         state = start_from(start, state, config)
     done = int(state.iteration) * config.num_envs
-    run = Run(folder, world.spec, config, done) if folder else None
+    run = Run(folder, world.spec, config, done, origin) if folder else None
     try:
         with Progress(f"{config.method} in {world.spec.name}", config.steps, done) if progress else Silent() as display:
             state = train(trainer, config, state, seconds, run, display)
@@ -93,18 +94,23 @@ def run_sac(
 def start_from(params: SkillParams, state: TrainState, config: Config) -> TrainState:
     """A new train state with another run's actor. Entries that the actor has not seen come last and count nothing yet."""
 
-    def widen(path, fresh, old):
-        lead = 1 if config.seeds > 1 else 0
-        missing = fresh.shape[lead] - old.shape[0] if old.ndim else 0
-        if fresh.shape[lead + 1 :] != old.shape[1:] or missing < 0:
-            name = jax.tree_util.keystr(path, simple=True, separator="/")
-            raise UsageError(f"can't start from that policy: its {name} is {list(old.shape)}, not {list(fresh.shape[lead:])}")
-        rows = jnp.concatenate([old, jnp.zeros((missing, *old.shape[1:]), old.dtype)]) if missing else jnp.asarray(old)
-        return jnp.broadcast_to(rows, fresh.shape) + jnp.zeros_like(fresh)
+    several = config.seeds > 1
 
+    def widen(path, fresh, old):
+        name, shape = jax.tree_util.keystr(path, simple=True, separator="/"), fresh.shape[several:]
+        if shape[1:] != old.shape[1:] or shape[0] < old.shape[0]:
+            raise UsageError(f"can't start from that policy: its {name} is {list(old.shape)}, not {list(shape)}")
+        # Where there are gains on the inputs, they stay: a gain and a weight of zero would never move.
+        new = fresh[..., old.shape[0] :, :, :] if name.endswith("gain") else jnp.zeros_like(fresh)[..., old.shape[0] :, :, :]
+        old = jnp.broadcast_to(old, (*fresh.shape[:several], *old.shape))
+        return jnp.concatenate([old, new], axis=int(several)) if shape != old.shape[several:] else old
+
+    built: Any = jax.tree.structure(state.agent.actor)
+    if built != jax.tree.structure(params.actor):
+        raise UsageError("can't start from that policy: its networks are built otherwise")
     actor = jax.tree_util.tree_map_with_path(widen, state.agent.actor, params.actor)
     moments, fresh = params.normaliser, state.normaliser
-    lead = (config.seeds,) if config.seeds > 1 else ()
+    lead = (config.seeds,) if several else ()
     size = moments.mean.shape[0]
     normaliser = fresh.replace(
         count=jnp.broadcast_to(jnp.minimum(moments.count, STARTING_COUNT), (*lead,)),

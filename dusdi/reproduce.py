@@ -239,9 +239,7 @@ def _train(jobs: Iterable[Job], settings: Settings) -> None:
     """Trains the runs that are not finished, after looking at all of them for what can't work."""
     jobs = list(jobs)
     for job in jobs:
-        config = job.config(settings)
-        if config.steps <= max(config.random_steps, config.batch_size):
-            raise UsageError(f"steps must be more than the {config.random_steps:,} random ones, not {config.steps:,}")
+        _check_enough_steps(job.config(settings))
         _check_same_config(job, settings)
     for number, job in enumerate(jobs, 1):
         folder, config = job.folder(settings), job.config(settings)
@@ -252,6 +250,11 @@ def _train(jobs: Iterable[Job], settings: Settings) -> None:
         fields = {**settings.fields, **job.fields, "seed": job.seed}
         world = make(job.world, **job.options)
         pretrain(world, preset=settings.preset, out=folder, resume=True, progress=settings.progress, **fields)
+
+
+def _check_enough_steps(config: Any) -> None:
+    if isinstance(config, Config) and config.steps <= max(config.random_steps, config.batch_size):
+        raise UsageError(f"steps must be more than the {config.random_steps:,} random ones, not {config.steps:,}")
 
 
 def _check_same_config(job: Job | TaskJob, settings: Settings) -> None:
@@ -271,6 +274,7 @@ def _check_same_config(job: Job | TaskJob, settings: Settings) -> None:
 def _train_tasks(jobs: Sequence[TaskJob], settings: Settings) -> None:
     """Trains the skills that are missing, then what is to choose them."""
     for job in jobs:
+        _check_enough_steps(job.config(settings))
         _check_same_config(job, settings)
     _train(list({job.skills.folder(settings): job.skills for job in jobs if job.skills}.values()), settings)
     for number, job in enumerate(jobs, 1):

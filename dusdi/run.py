@@ -37,17 +37,15 @@ class Run:
     """The folder of a run that is being written."""
 
     def __init__(
-        self, folder: Path, spec: WorldSpec, config: AnyConfig, after_step: int, skills: Mapping[str, Any] | None = None
+        self, folder: Path, spec: WorldSpec, config: AnyConfig, after_step: int, origin: Mapping[str, Any] | None = None
     ):
         """Rows and events after `after_step` are of a life that ended before its next checkpoint; they are dropped.
 
-        A downstream run says where its `skills` come from.
+        `origin` says what else it builds on: the `skills` of a downstream run, or the policy that it `start`s from.
         """
         self.folder, self._config = folder, config
         folder.mkdir(parents=True, exist_ok=True)
-        self._description = {"config": config.to_json(), "world": spec.to_json(), "made_with": provenance()}
-        if skills is not None:
-            self._description["skills"] = dict(skills)
+        self._description = {"config": config.to_json(), "world": spec.to_json(), "made_with": provenance(), **(origin or {})}
         write_atomically(folder / "config.json", json.dumps(self._description, indent=2) + "\n")
         self._csv = folder / "progress.csv"
         self._keep_rows(after_step)
@@ -94,12 +92,12 @@ def take_up(
     *,
     resume: bool,
     kind: type[BaseConfig],
-    skills: Mapping[str, Any] | None = None,
+    origin: Mapping[str, Any] | None = None,
 ) -> tuple[Any, Checkpoint | None] | None:
     """The config of the run in a folder and its newest checkpoint, if it got that far; None if there is no run.
 
     `asked` holds the config fields the user named; they must not contradict the run's, except for its length. Nor must the
-    `skills` of a downstream run.
+    `origin`: the skills or policy that it builds on.
     """
     found = checkpoint.load_newest(folder / "checkpoints")
     written = folder / "config.json"
@@ -112,10 +110,10 @@ def take_up(
     theirs = WorldSpec.from_json(description["world"])
     if json.dumps(theirs.to_json()) != json.dumps(spec.to_json()):
         raise UsageError(f"{folder} holds a run in {describe(theirs)}, which is not {describe(spec)}")
-    if (skills is None) != ("skills" not in description) or set(description["config"]) != set(kind.fields()):
+    if set(description["config"]) != set(kind.fields()):
         raise UsageError(f"{folder} holds a run of another kind (or of another version of dusdi); choose another folder")
-    if skills is not None and json.loads(json.dumps(skills)) != description["skills"]:
-        raise UsageError(f"{folder} holds a run with other skills; choose another folder")
+    if json.loads(json.dumps(origin or {})) != {key: description[key] for key in ("skills", "start") if key in description}:
+        raise UsageError(f"{folder} holds a run that builds on other skills or another policy; choose another folder")
     config = from_json(description["config"], kind)
     for name, value in asked.items():
         if name not in kind.fields():
@@ -133,7 +131,7 @@ def take_up(
 def origin(folder: Path) -> dict[str, Any]:
     """Where a run's results come from: config, world, versions, commit and seconds of training."""
     found = checkpoint.load_newest(folder / "checkpoints")
-    keys = ("config", "world", "skills", "made_with", "step", "seconds")
+    keys = ("config", "world", "skills", "start", "made_with", "step", "seconds")
     return {key: found.description[key] for key in keys if key in found.description} if found else {}
 
 

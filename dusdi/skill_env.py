@@ -15,6 +15,7 @@ from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space
 
 from dusdi.envs.base import World
+from dusdi.errors import UsageError
 from dusdi.hierarchy import Hierarchy
 from dusdi.policy import Skills, load
 from dusdi.rollout import Step
@@ -40,7 +41,7 @@ def _info(task: World, step: Step) -> dict[str, np.ndarray]:
 
 
 class SkillEnv(gymnasium.Env):
-    """A task whose actions are skills: `MultiDiscrete` if they are discrete, a `Box` if they are continuous.
+    """A task whose actions are skills: `MultiDiscrete` (`Discrete` with one component), or a `Box` if they are continuous.
 
     The reward is the mean of the task's over the L steps that a skill acts.
 
@@ -54,21 +55,31 @@ class SkillEnv(gymnasium.Env):
 
     def __init__(self, task: World | str, skills: Skills | str | Path, render_mode: str | None = None):
         self.task, self.skills = _prepare(task, skills)
-        self._hierarchy = Hierarchy(self.task, self.skills, 1)
-        self.render_mode = render_mode
+        if render_mode not in (None, "rgb_array"):
+            raise UsageError(f"pictures come as render_mode 'rgb_array', not {render_mode!r}")
+        self._hierarchy = Hierarchy(self.task, self.skills, 1, autoreset=False)
+        self.render_mode, self._begun = render_mode, False
         self.observation_space = _observation_space(self.task)
         self.action_space = self.skills.space.as_gymnasium()
 
     def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)
+        self._begun = True
         return self._hierarchy.restart(int(self.np_random.integers(2**31)))[0], {}
 
     def step(self, action):
-        step = self._hierarchy.step(self.skills.space.check(action)[None])
+        self._check_begun()
+        skill = np.reshape(action, self.skills.skill_shape)
+        step = self._hierarchy.step(self.skills.space.check(skill)[None])
+        self._begun = not step.over[0]
         info = {name: float(value[0]) for name, value in _info(self.task, step).items()}
         terminated = bool(step.terminated[0])
         truncated = bool(step.over[0]) and not terminated
         return step.successor[0], float(step.reward[0].sum()), terminated, truncated, info
+
+    def _check_begun(self) -> None:
+        if not self._begun:
+            raise gymnasium.error.ResetNeeded("call reset() before an episode's first step() and after its last")
 
     def render(self):
         return self._hierarchy.render() if self.render_mode == "rgb_array" else None
@@ -96,7 +107,8 @@ class SkillVectorEnv(gymnasium.vector.VectorEnv):
         return self._hierarchy.restart(int(self.np_random.integers(2**31))), {}
 
     def step(self, actions):
-        step = self._hierarchy.step(self.skills.space.check(actions))
+        skill = np.reshape(actions, (self.num_envs, *self.skills.skill_shape))
+        step = self._hierarchy.step(self.skills.space.check(skill))
         info: dict[str, Any] = {}
         for name, value in _info(self.task, step).items():
             info[name], info[f"_{name}"] = value, np.ones(self.num_envs, bool)

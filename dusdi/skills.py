@@ -46,7 +46,9 @@ class Discrete:
         return one_hot.reshape(*one_hot.shape[:-2], self.components * self.values)
 
     def as_gymnasium(self) -> gymnasium.Space:
-        """The action space of a policy that chooses skills."""
+        """The action space of a policy that chooses skills; a plain number if there is one component."""
+        if self.components == 1:
+            return gymnasium.spaces.Discrete(self.values)
         return gymnasium.spaces.MultiDiscrete([self.values] * self.components)
 
     def check(self, skill: Any) -> np.ndarray:

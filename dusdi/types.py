@@ -7,6 +7,7 @@ K values of a discrete component, M dimensions of a continuous component, S seed
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -137,12 +138,12 @@ class Transition(NamedTuple):
 
 
 def mean_metrics(sums: Mapping[str, float], updates: int) -> dict[str, float]:
-    """A log row of sums over updates. Returns are counted in episodes, and missing until one is over."""
+    """A log row of sums over updates. Returns are counted in episodes, and not a number if none was over."""
     row = {name: value / updates for name, value in sums.items()}
     episodes = sums.get("episodes", 0.0)
     for name in row:
         if name.split("/")[0] == "return":
-            row[name] = sums[name] / max(episodes, 1.0)
+            row[name] = sums[name] / episodes if episodes else math.nan
     if "episodes" in row:
         row["episodes"] = episodes
     return row

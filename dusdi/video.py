@@ -14,17 +14,17 @@ from dusdi.controller import Controller
 from dusdi.envs.base import World
 from dusdi.errors import UsageError
 from dusdi.policy import Skills
+from dusdi.tasks.base import WINDOW
 from dusdi.types import WorldSpec
 
 FRAMES_PER_SECOND = 20
-WINDOW = 50  # steps that a window of a task's video counts for
 PANEL_WIDTH = 320
 INK, FAINT, PAPER = (30, 34, 42), (200, 204, 212), (250, 250, 252)
 COLOURS = [(55, 126, 184), (228, 26, 28), (77, 175, 74), (152, 78, 163), (255, 127, 0), (166, 86, 40), (23, 190, 207)]
 
 
-def render_task(controller: Controller, task: World, out: str | Path, *, count: int = 20, seed: int = 0) -> Path:
-    """Writes a video (.mp4 or .gif) of a solution at work in its task, for so many windows of L steps."""
+def render_task(controller: Controller, task: World, out: str | Path, *, count: int = 6, seed: int = 0) -> Path:
+    """Writes a video (.mp4 or .gif) of a solution at work in its task, for so many windows of 50 steps."""
     if count < 1:
         raise UsageError(f"a video shows at least one decision, not {count}")
     steps = min(count * WINDOW, task.spec.episode_length)

@@ -187,6 +187,29 @@ def test_an_actor_taken_over_by_a_task_ignores_what_it_has_not_seen_yet():
     before = learner.agent.mean_action(old.agent.actor, observation[:, :3], nothing)
     after = trainer.learner.agent.mean_action(state.agent.actor, observation, nothing)
     np.testing.assert_allclose(before, after, atol=1e-6)
+    later = trainer.advance(trainer.advance(state, 8, True), 50, False)
+    unseen = jax.tree.map(lambda x: np.asarray(x[3:]), later.agent.actor["params"]["networks"]["state"]["kernel"])
+    assert np.abs(unseen).min(axis=(1, 2)).max() > 0  # but learns to use it
+
+
+def test_a_policy_built_otherwise_can_not_be_taken_over():
+    start = dusdi.pretrain(Lights(), method="extrinsic", preset="debug", steps=640, progress=False)
+    tuned = dusdi.downstream(start, Lights(), agent="sac", preset="fast", steps=12_800, num_envs=64, steps_per_update=64,
+                             replay_capacity=6_400, progress=False)  # fmt: skip
+    assert tuned.config.actor_hidden == start.config.actor_hidden  # inherited, whatever the preset says
+    with pytest.raises(UsageError, match="can't start from that policy"):
+        dusdi.downstream(start, Lights(), agent="sac", preset="debug", input_gain=0.0, progress=False)
+
+
+def test_the_causal_matrix_must_fit_channels_and_components():
+    class Odd(Lights):
+        causal = np.ones((2, 3), bool)
+
+    with pytest.raises(UsageError, match="a row for each of 3 channels"):
+        dusdi.downstream(Switches(), Odd(), agent="cpg", preset="debug", progress=False)
+    Odd.causal = None
+    with pytest.raises(UsageError, match="set its `causal`"):
+        dusdi.downstream(Switches(), Odd(), agent="cpg", preset="debug", progress=False)
 
 
 def test_tasks_on_the_host_are_learned_by_the_same_agent(tmp_path):
@@ -284,10 +307,12 @@ def test_a_run_is_not_taken_up_with_other_skills_or_as_another_kind(gunner, tmp_
     dusdi.pretrain("gunner-2d", preset="debug", seed=5, out=other, progress=False)
     common = ["gunner-2d/limited", "--out", str(out), "--quiet", "--resume"]
     assert main(["downstream", str(other), *common]) == 2
-    assert "other skills" in capsys.readouterr().err
+    assert "builds on other skills" in capsys.readouterr().err
     assert main(["pretrain", "gunner-2d", "--out", str(out), "--resume", "--quiet"]) == 2
     assert main(["downstream", "scratch", *common]) == 2
     assert "another kind" in capsys.readouterr().err
+    assert main(["downstream", str(out), "gunner-2d/limited", "--out", str(tmp_path / "new"), "--quiet"]) == 2
+    assert "name the run that learned the skills" in capsys.readouterr().err
 
 
 # --- other people's agents ---
@@ -303,8 +328,33 @@ def test_skill_env_is_a_sound_gymnasium_environment(gunner):
     over = [env.step(env.action_space.sample())[3] for _ in range(20)]
     assert over == [False] * 19 + [True]
     assert env.render().shape == (480, 480, 3)
+    with pytest.raises(gymnasium.error.ResetNeeded):
+        env.step([0, 0, 0])
+    env.reset()
     with pytest.raises(UsageError, match="0 to 4"):
         env.step([5, 0, 0])
+    with pytest.raises(UsageError, match="rgb_array"):
+        dusdi.SkillEnv("gunner-2d/unlimited", gunner, render_mode="human")
+
+
+def test_a_single_component_is_a_plain_number():
+    skills = dusdi.pretrain("gunner-2d", method="diayn", preset="debug", steps=640, progress=False)
+    env = dusdi.SkillEnv("gunner-2d/limited", skills)
+    assert env.action_space == gymnasium.spaces.Discrete(125)
+    env.reset(seed=0)
+    assert env.step(7)[0].shape == (12,)
+    envs = dusdi.SkillVectorEnv("gunner-2d/limited", skills, num_envs=1)
+    envs.reset(seed=0)
+    assert envs.step(envs.action_space.sample())[0].shape == (1, 12)
+
+
+def test_another_task_is_not_measured_in_place_of_the_runs_own(gunner, tmp_path):
+    dusdi.downstream(gunner, "gunner-2d/limited", preset="debug", steps=4_000, out=tmp_path / "run", progress=False)
+    with pytest.raises(UsageError, match="the run solves gunner-2d/limited"):
+        measure_task(tmp_path / "run", "gunner-2d/unlimited", episodes=2)
+    newest = next((tmp_path / "run" / "checkpoints").glob("*"))
+    assert measure_task(newest, episodes=2)["hand_written"] == 20.0
+    assert (tmp_path / "run" / "return.json").exists()
 
 
 def test_the_vector_environment_says_the_same_as_the_hierarchy(gunner):

@@ -1,8 +1,8 @@
 """Proximal policy optimisation over skills (Schulman et al. 2017), plain or with the causal policy gradient (Hu et al. 2023).
 
-The policy chooses all components of a skill at once, independently given the observation. Rewards come in K channels, each with
-a value of its own. Plain PPO credits all components with all channels through one probability ratio; the causal policy gradient
-credits each component, through its own ratio, with the channels that can depend on it. One matrix makes the difference.
+The policy chooses all components of a skill at once, independently given the observation. Plain PPO adds up all rewards and
+credits all components through one probability ratio. The causal policy gradient keeps K reward channels, each with a value of
+its own, and credits each component, through its own ratio, with the channels that can depend on it.
 """
 
 from __future__ import annotations
@@ -192,13 +192,15 @@ class PPO:
         log_prob, entropy = self.log_prob(params, batch.observation, batch.skill)
         change = self._grouped(log_prob - batch.log_prob)
         ratio = jnp.exp(change)
-        # A component that no reward depends on has no credit, whatever the noise; dividing by its deviation must not make any.
-        scaled = (credit - credit.mean(0)) / (credit.std(0) + 1e-8) * jnp.any(credit != 0, axis=0)
+        mean, deviation = credit.mean(0), credit.std(0)
+        # A component that no reward depends on has no credit; rounding errors divided by their deviation must not make any.
+        scaled = jnp.where(deviation > 1e-6 * jnp.abs(mean), (credit - mean) / (deviation + 1e-8), 0.0)
         clipped = jnp.clip(ratio, 1 - self.config.clip, 1 + self.config.clip)
         gain = jnp.minimum(ratio * scaled, clipped * scaled).sum(-1).mean()
         # The non-negative estimate of KL(old, new) by (r - 1) - log r
         kl = jnp.sum(ratio - 1 - change, axis=-1).mean()
-        spread = entropy.sum(-1).mean()
+        counted = self.causal.any(0) if self.config.agent == "cpg" else np.ones(self.skill_space.components)
+        spread = (entropy @ jnp.asarray(counted, jnp.float32)).mean()
         loss = -gain - self.config.entropy_weight * spread
         return loss, {"loss/policy": -gain, "entropy": spread, "kl": kl, "clipped": jnp.mean(ratio != clipped)}
 

@@ -40,9 +40,9 @@ def import_world(path: str) -> World:
     module, _, attribute = path.partition(":")
     try:
         found = getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError) as error:
+    except (ImportError, AttributeError, ValueError) as error:
         raise UsageError(f"can't import the world {path!r}: {error}") from error
-    world = found if isinstance(found, World) else found()
+    world = found() if callable(found) and not isinstance(found, World) else found
     if not isinstance(world, World):
         raise UsageError(f"{path!r} gave {type(world).__name__}, not a world; see dusdi.from_gymnasium")
     return world
