@@ -66,7 +66,7 @@ def test_a_killed_run_resumes_bit_for_bit(tmp_path, kind, seeds):
 
 def test_the_pieces_of_the_loop_do_not_matter(tmp_path, monkeypatch):
     dusdi.pretrain("gunner-2d", preset="debug", out=tmp_path / "a", progress=False)
-    monkeypatch.setattr(pretrain_module(), "PIECE_SECONDS", 0.0)
+    monkeypatch.setattr(dusdi.loop, "PIECE_SECONDS", 0.0)
     dusdi.pretrain("gunner-2d", preset="debug", out=tmp_path / "b", progress=False)
     assert rows(tmp_path / "a") == rows(tmp_path / "b")
     assert same(final_arrays(tmp_path / "a"), final_arrays(tmp_path / "b"))
@@ -121,7 +121,7 @@ def test_an_existing_run_is_not_overwritten(tmp_path):
 
 
 def test_a_run_killed_before_its_first_checkpoint_keeps_what_was_asked(tmp_path, monkeypatch):
-    monkeypatch.setattr(pretrain_module(), "_loop", lambda *args: (_ for _ in ()).throw(RuntimeError("killed")))
+    monkeypatch.setattr(pretrain_module(), "train", lambda *args: (_ for _ in ()).throw(RuntimeError("killed")))
     with pytest.raises(RuntimeError, match="killed"):
         dusdi.pretrain("gunner-2d", preset="debug", steps=640, seed=7, out=tmp_path, progress=False)
     monkeypatch.undo()
@@ -135,7 +135,7 @@ def test_a_run_killed_before_its_first_checkpoint_keeps_what_was_asked(tmp_path,
 
 def test_a_longer_run_killed_before_its_next_checkpoint_stays_longer(tmp_path, monkeypatch):
     dusdi.pretrain("gunner-2d", preset="debug", steps=640, out=tmp_path, progress=False)
-    monkeypatch.setattr(pretrain_module(), "_loop", lambda *args: (_ for _ in ()).throw(RuntimeError("killed")))
+    monkeypatch.setattr(pretrain_module(), "train", lambda *args: (_ for _ in ()).throw(RuntimeError("killed")))
     with pytest.raises(RuntimeError, match="killed"):
         dusdi.pretrain("gunner-2d", steps=960, out=tmp_path, resume=True, progress=False)
     monkeypatch.undo()
@@ -167,7 +167,7 @@ def test_nothing_is_traced_again_after_the_first_update():
     state = trainer.advance(trainer.init(), 20, True)
     state = trainer.advance(state, 1, False)
     traces = trainer.learner.traces["update"]
-    state, _ = sys.modules["dusdi.pretrain"]._take_metrics(state, config)
+    state, _ = dusdi.loop._take_metrics(trainer, state, config)
     for iterations in (1, 7, 3):
         state = trainer.advance(state, iterations, False)
     assert trainer.learner.traces["update"] == traces
