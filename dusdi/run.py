@@ -148,7 +148,7 @@ def provenance() -> dict[str, str]:
 
 
 def _commit() -> str:
-    """The source's commit, with a + if it was changed since; empty where the package is not in a checkout of its own."""
+    """The source's commit, with a + if the package was changed since; empty where the package is not in a checkout of its own."""
     root = Path(__file__).resolve().parent.parent
     if not (root / ".git").exists():
         return ""
@@ -158,7 +158,7 @@ def _commit() -> str:
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
     try:
-        changed = git("status", "--porcelain", "--untracked-files=no")
+        changed = git("status", "--porcelain", "--untracked-files=no", "--", "dusdi")
         return git("rev-parse", "--short=12", "HEAD") + ("+" if changed else "")
     except (OSError, subprocess.CalledProcessError):
         return ""
