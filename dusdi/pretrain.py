@@ -101,9 +101,9 @@ def start_from(params: SkillParams, state: TrainState, config: Config) -> TrainS
         if shape[1:] != old.shape[1:] or shape[0] < old.shape[0]:
             raise UsageError(f"can't start from that policy: its {name} is {list(old.shape)}, not {list(shape)}")
         # Where there are gains on the inputs, they stay: a gain and a weight of zero would never move.
-        new = fresh[..., old.shape[0] :, :, :] if name.endswith("gain") else jnp.zeros_like(fresh)[..., old.shape[0] :, :, :]
-        old = jnp.broadcast_to(old, (*fresh.shape[:several], *old.shape))
-        return jnp.concatenate([old, new], axis=int(several)) if shape != old.shape[several:] else old
+        rest = fresh if name.endswith("gain") else jnp.zeros_like(fresh)
+        new = jax.lax.slice_in_dim(rest, old.shape[0], shape[0], axis=int(several))
+        return jnp.concatenate([jnp.broadcast_to(old, (*fresh.shape[:several], *old.shape)), new], axis=int(several))
 
     built: Any = jax.tree.structure(state.agent.actor)
     if built != jax.tree.structure(params.actor):
