@@ -352,16 +352,7 @@ def _render(arguments: argparse.Namespace) -> None:
     skills = load(arguments.run_folder, arguments.run_seed)
     world = world_for(skills, _world(arguments.env) if arguments.env else None)
     chosen = [_parse_skill(text) for text in arguments.skill]
-    print(
-        render(
-            skills,
-            world,
-            arguments.out,
-            chosen=chosen,
-            count=arguments.count,
-            seed=arguments.seed,
-        )
-    )
+    print(render(skills, world, arguments.out, chosen=chosen, count=arguments.count, seed=arguments.seed))
 
 
 def _reproduce(arguments: argparse.Namespace) -> None:

@@ -286,9 +286,9 @@ def causal_matrix(task: World, skills: Skills, config: PPOConfig) -> np.ndarray:
     channels = len(task.spec.channels)
     if channels < 2:
         raise UsageError(f"the causal policy gradient needs a task with several reward channels; {task.spec.name!r} has one")
-    if getattr(task, "causal", None) is None:
+    if task.causal is None:
         raise UsageError(f"the causal policy gradient needs the causal matrix of {task.spec.name!r}: set its `causal`")
-    causal = np.asarray(getattr(task, "causal"), np.bool_)  # noqa: B009
+    causal = np.asarray(task.causal, np.bool_)
     if causal.ndim != 2 or causal.shape[0] != channels:
         raise UsageError(
             f"the causal matrix of {task.spec.name!r} is {list(causal.shape)}; it needs a row for each of {channels} channels"

@@ -1,6 +1,7 @@
 """`dusdi reproduce` end to end on the debug preset: what it writes, and that it goes on where it was stopped."""
 
 import csv
+import dataclasses
 import json
 
 import pytest
@@ -60,6 +61,20 @@ def test_more_factors_measures_larger_worlds_beside_their_oracle(settings, monke
     rows = rows_of(settings.out / "more-factors.csv")
     assert [row["world"] for row in rows] == ["multi-particle agents=3"] * 2
     assert all(row["disentanglement_oracle"] and not row["disentanglement_paper"] for row in rows)
+
+
+def test_fig4_has_the_curves_of_skills_beside_floor_and_ceiling_and_shares_their_runs(settings):
+    few = dataclasses.replace(settings, seeds=1, tasks=("gunner-2d/limited",), task_fields={"steps": 8_000})
+    files = reproduce("fig4", few)
+    assert all(path.exists() for path in files)
+    ends = rows_of(few.out / "fig4-final.csv")
+    assert [row["method"] for row in ends] == ["dusdi", "diayn", "diayn-mc", "sac"]
+    assert all(float(row["hand_written"]) == 20.0 for row in ends) and ends[0]["random_skills"]
+    assert {row["step"] for row in rows_of(few.out / "fig4.csv") if row["method"] == "dusdi"} == {"4000", "8000"}
+    assert "| dusdi |" in (few.out / "fig4.md").read_text()
+    with pytest.raises(UsageError, match="random ones"):
+        reproduce("fig4", dataclasses.replace(few, task_fields={"steps": 300}, runs=few.runs / "other"))
+    assert not (few.runs / "other").exists()  # refused before skills were trained
 
 
 def test_fig3_has_both_critics_and_shares_the_runs_of_table1(settings):

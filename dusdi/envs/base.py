@@ -66,6 +66,9 @@ class World(abc.ABC):
     #: component asks, so that its scores are a ceiling; None if nobody wrote one
     oracle: Callable[[np.ndarray, np.ndarray], np.ndarray] | None = None
 
+    #: which reward channel depends on which skill component, bool [K, C], for the causal policy gradient; None if nobody said
+    causal: np.ndarray | None = None
+
     @abc.abstractmethod
     def vector(self, count: int) -> VectorWorld:
         """`count` copies of this world."""
