@@ -11,14 +11,19 @@ from dusdi.envs.base import GymnasiumView, HostWorld, JaxWorld, VectorWorld, Wor
 from dusdi.envs.from_gymnasium import from_gymnasium
 from dusdi.envs.gunner import Gunner2D
 from dusdi.envs.particle import MultiParticle
+from dusdi.envs.walker import Walker
 from dusdi.errors import UsageError, unknown_name
 
 __all__ = [
     "WORLDS", "GymnasiumView", "HostWorld", "JaxWorld", "VectorWorld", "World", "from_gymnasium", "import_world", "make",
 ]  # fmt: skip
 
-WORLDS: dict[str, type[World]] = {"multi-particle": MultiParticle, "gunner-2d": Gunner2D}
-GYMNASIUM_IDS: dict[str, type[World]] = {"dusdi/MultiParticle-v0": MultiParticle, "dusdi/Gunner2D-v0": Gunner2D}
+WORLDS: dict[str, type[World]] = {"multi-particle": MultiParticle, "gunner-2d": Gunner2D, "walker": Walker}
+GYMNASIUM_IDS: dict[str, type[World]] = {
+    "dusdi/MultiParticle-v0": MultiParticle,
+    "dusdi/Gunner2D-v0": Gunner2D,
+    "dusdi/Walker-v0": Walker,
+}
 
 for _id, _world in GYMNASIUM_IDS.items():
     if _id not in gymnasium.registry:

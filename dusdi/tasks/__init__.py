@@ -7,11 +7,12 @@ from functools import partial
 from typing import Any
 
 from dusdi.errors import UsageError, unknown_name
-from dusdi.tasks.base import Task
+from dusdi.tasks.base import HostTask, JaxTask, Task
 from dusdi.tasks.gunner import Shooting
 from dusdi.tasks.particle import FoodPoison, Sequential
+from dusdi.tasks.walker import Goal, Run
 
-__all__ = ["CAUSAL_TASKS", "TASKS", "Task", "make_task"]
+__all__ = ["CAUSAL_TASKS", "TASKS", "HostTask", "JaxTask", "Task", "make_task"]
 
 LEVELS = ("easy", "medium", "hard")
 
@@ -20,6 +21,8 @@ TASKS: dict[str, Callable[..., Task]] = {
     **{f"multi-particle/sequential-{level}": partial(Sequential, level) for level in LEVELS},
     "gunner-2d/unlimited": partial(Shooting, limited=False),
     "gunner-2d/limited": partial(Shooting, limited=True),
+    "walker/run": Run,
+    "walker/goal": Goal,
 }
 
 

@@ -2,7 +2,7 @@
 
 A task is itself a world, so whatever steps, renders or evaluates worlds does the same with tasks. It puts its own variables
 and the time behind the world's observation, and pays in one or more channels; its causal matrix says which skill components
-each of them can depend on.
+each of them can depend on. What a task says is written in JAX, wherever its world is stepped.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dusdi.envs.base import EnvState, JaxWorld
+from dusdi.envs.base import EnvState, HostWorld, JaxWorld, VectorWorld, World, select
 from dusdi.types import Factor
 
 WINDOW = 50  # steps between two changes of a task's variables, as long as the paper's skills
@@ -28,7 +28,7 @@ class TaskState(NamedTuple):
     """Where a task stands.
 
     Attributes:
-      world: the world's own state.
+      world: the world's own state, or all that a task in a world on the host knows of it: its observation.
       variables: the task's.
       age: [] int32, steps since the episode began.
       reward: [K], what the step into this state earned.
@@ -40,18 +40,17 @@ class TaskState(NamedTuple):
     reward: jax.Array
 
 
-class Task(JaxWorld):
-    """A task in a world written in JAX.
+class Task(World):
+    """A task in a world. `JaxTask` and `HostTask` say how it is stepped, each task what is at stake.
 
     Attributes:
       world: the world it is set in.
       causal: bool [K, C], whether a channel can depend on a skill component.
-      best: a hand-written choice of skills, observations [n, D] -> [n, C] of the world's oracle, that solves it.
     """
 
     world: Any
 
-    def __init__(self, name: str, world: JaxWorld, channels: Sequence[str], causal: np.ndarray, variables: Sequence[str]):
+    def __init__(self, name: str, world: World, channels: Sequence[str], causal: np.ndarray, variables: Sequence[str]):
         size = world.spec.observation_size
         told = Factor("task", tuple(range(size, size + len(variables) + 1)), controlled=False)
         self.world, self.causal = world, np.asarray(causal, bool)
@@ -81,18 +80,14 @@ class Task(JaxWorld):
     def tell(self, variables: Variables) -> jax.Array:
         """The variables as the policy sees them, [V]."""
 
-    @abc.abstractmethod
     def best(self, observation: np.ndarray) -> np.ndarray:
         """The skills of the world's oracle that solve the task, [n, C]."""
-
-    @abc.abstractmethod
-    def render(self, state: TaskState) -> np.ndarray:
-        """A picture of a state, uint8 [height, width, 3]."""
+        raise NotImplementedError
 
     # --- what all tasks share ---
 
     def solve(self, observation: np.ndarray) -> np.ndarray:
-        """Actions [n, A] of the hand-written solution, whose return is a ceiling."""
+        """Actions [n, A] of the hand-written solution, whose return is a ceiling; only where the world has an oracle."""
         assert self.world.oracle is not None
         return self.world.oracle(observation[:, : self.world.spec.observation_size], self.best(observation))
 
@@ -100,22 +95,97 @@ class Task(JaxWorld):
         """The task's variables in observations [n, D], [n, V]."""
         return observation[:, self.world.spec.observation_size : -1]
 
+    def start(self, key: jax.Array, world: EnvState) -> TaskState:
+        """Where the task stands when an episode begins."""
+        variables, world = self.begin(key, world)
+        return TaskState(world, variables, jnp.int32(0), jnp.zeros(len(self.spec.channels)))
+
+    def move_on(self, state: TaskState, world: EnvState, key: jax.Array) -> TaskState:
+        """Where the task stands after a step of the world."""
+        age = state.age + 1
+        last = age % WINDOW == 0
+        variables, world, reward = self.judge(state.variables, world, last)
+        variables = jax.tree.map(lambda new, old: jnp.where(last, new, old), self.turn(variables, key), variables)
+        return TaskState(world, variables, age, reward)
+
+    def extend(self, observation: jax.Array, state: TaskState) -> jax.Array:
+        """The world's observation with the task's behind it."""
+        return jnp.concatenate([observation, self.tell(state.variables), (state.age / WINDOW)[None]])
+
+
+class JaxTask(Task, JaxWorld):
+    """A task in a world written in JAX."""
+
+    @abc.abstractmethod
+    def render(self, state: TaskState) -> np.ndarray:
+        """A picture of a state, uint8 [height, width, 3]."""
+
     def reset(self, key):
         world_key, task_key = jax.random.split(key)
-        variables, world = self.begin(task_key, self.world.reset(world_key))
-        return TaskState(world, variables, jnp.int32(0), jnp.zeros(len(self.spec.channels)))
+        return self.start(task_key, self.world.reset(world_key))
 
     def step(self, state, action, key):
         world_key, task_key = jax.random.split(key)
-        age = state.age + 1
-        last = age % WINDOW == 0
-        variables, world, reward = self.judge(state.variables, self.world.step(state.world, action, world_key), last)
-        variables = jax.tree.map(lambda new, old: jnp.where(last, new, old), self.turn(variables, task_key), variables)
-        return TaskState(world, variables, age, reward)
+        return self.move_on(state, self.world.step(state.world, action, world_key), task_key)
 
     def observe(self, state):
-        time = (state.age / WINDOW)[None]
-        return jnp.concatenate([self.world.observe(state.world), self.tell(state.variables), time])
+        return self.extend(self.world.observe(state.world), state)
 
     def reward(self, state):
         return state.reward
+
+
+class HostTask(Task, HostWorld):
+    """A task in a world on the host. It sees the world's observation, can't change the world, and is compiled by itself."""
+
+    def draw(self, picture: np.ndarray, state: TaskState) -> np.ndarray:
+        """The world's picture, with what the task has to say."""
+        return picture
+
+    def vector(self, count: int) -> VectorWorld:
+        return _HostTasks(self, count)
+
+
+class _HostTasks(VectorWorld):
+    """Copies of a `HostTask`: the world's copies step, then the task looks at all of them in one compiled call."""
+
+    def __init__(self, task: HostTask, count: int):
+        self._task, self._count = task, count
+        self._worlds: VectorWorld = task.world.vector(count)
+        self._key = jax.random.PRNGKey(np.random.SeedSequence().generate_state(1)[0])  # until a reset with a seed
+        self._start, self._move_on = jax.jit(self._start_where), jax.jit(self._move_all_on)
+        nobody, nothing = np.zeros(count, bool), np.zeros((count, task.world.spec.observation_size), np.float32)
+        begun = jax.jit(jax.vmap(task.start))(jax.random.split(self._key, count), nothing)
+        self._state, self._key, _ = self._start(begun, self._key, nothing, nobody)
+
+    def _start_where(self, state, key, observation, mask):
+        key, start_key = jax.random.split(key)
+        fresh = jax.vmap(self._task.start)(jax.random.split(start_key, self._count), observation)
+        state = select(mask, fresh, state)
+        return state, key, jax.vmap(self._task.extend)(observation, state)
+
+    def _move_all_on(self, state, key, observation):
+        key, step_key = jax.random.split(key)
+        state = jax.vmap(self._task.move_on)(state, observation, jax.random.split(step_key, self._count))
+        return state, key, jax.vmap(self._task.extend)(observation, state)
+
+    def reset(self, seed=None, mask=None):
+        if seed is not None:
+            self._key = jax.random.PRNGKey(seed)
+        mask = np.ones(self._count, bool) if mask is None else mask
+        self._state, self._key, seen = self._start(self._state, self._key, self._worlds.reset(seed, mask), mask)
+        return np.array(seen)
+
+    def step(self, actions):
+        observation, terminated, truncated = self._worlds.step(actions)
+        self._state, self._key, seen = self._move_on(self._state, self._key, observation)
+        return np.array(seen), terminated, truncated
+
+    def rewards(self):
+        return np.asarray(self._state.reward)
+
+    def render(self, index=0):
+        return self._task.draw(self._worlds.render(index), jax.tree.map(lambda x: np.asarray(x[index]), self._state))
+
+    def close(self):
+        self._worlds.close()

@@ -8,14 +8,14 @@ import numpy as np
 
 from dusdi.envs.canvas import fade
 from dusdi.envs.gunner import ORANGE, PICK_UP, TARGETS, Gunner2D, find_hit
-from dusdi.tasks.base import Task
+from dusdi.tasks.base import JaxTask
 
 RANGE = 3.0  # how near to a target a shot must be fired
 UP = 2  # targets that are up at a time
 SHOT = 2 * PICK_UP  # ammo that a shot uses
 
 
-class Shooting(Task):
+class Shooting(JaxTask):
     """Two of the four targets are up, others in each window; a shot at its end scores 1 if it hits one of them from near by.
 
     With limited ammo, a shot uses up some, and none is fired without; an episode starts without any.

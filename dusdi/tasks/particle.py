@@ -12,7 +12,7 @@ from dusdi.envs.base import ORACLE_VALUES
 from dusdi.envs.canvas import INK, Canvas, fade
 from dusdi.envs.particle import MultiParticle, ParticleState
 from dusdi.errors import UsageError
-from dusdi.tasks.base import Task
+from dusdi.tasks.base import JaxTask
 
 REACH = 0.6  # an agent nearer to its station than this interacts with it
 LISTED = {"easy": (0, 2), "medium": (0, 2, 4, 6, 9), "hard": (0, 1, 2, 3, 4, 6, 7, 9)}  # stations that count in food-poison
@@ -29,7 +29,7 @@ def interacting(world: ParticleState) -> jax.Array:
     return jnp.linalg.norm(world.position - world.station, axis=1) < REACH
 
 
-class FoodPoison(Task):
+class FoodPoison(JaxTask):
     """Each listed station offers food or poison, drawn anew in each window: 1 for doing the right thing there, else -1."""
 
     def __init__(self, level: str, **options):
@@ -82,7 +82,7 @@ class Progress(NamedTuple):
     charge: jax.Array
 
 
-class Sequential(Task):
+class Sequential(JaxTask):
     """Agents interact with their stations one after the other, as instructed, and nobody else does meanwhile."""
 
     def __init__(self, level: str, **options):

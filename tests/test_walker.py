@@ -1,0 +1,176 @@
+"""DMC-Walker: the same walker as dm_control's, only many at a time."""
+
+import subprocess
+import sys
+
+import gymnasium
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from gymnasium.utils.env_checker import check_env
+
+import dusdi
+from dusdi.envs.physics import Simulation, kinematics, load_mujoco
+from dusdi.envs.walker import SUBSTEPS, Walker
+from dusdi.errors import UsageError
+from dusdi.tasks.walker import GOAL_WINDOWS, Goals
+
+mujoco = load_mujoco("walker")
+
+
+@pytest.fixture(scope="module")
+def model():
+    return Walker().model
+
+
+@pytest.fixture(scope="module")
+def theirs():
+    from dm_control import suite
+
+    return suite.load("walker", "run", task_kwargs={"random": 0})
+
+
+def seen_by(physics):
+    """dm_control's observation in our order, and the two entries it does not have."""
+    velocity = physics.velocity()
+    place = [physics.data.qpos[1], physics.torso_height(), physics.horizontal_velocity()]
+    return np.concatenate([place, velocity[[1, 0]], physics.orientations(), velocity[2:]])
+
+
+def test_observation_step_and_reward_agree_with_dm_control(theirs):
+    ours, run = Walker().vector(1), dusdi.make_task("walker/run")
+    ours.reset(0)
+    rng = np.random.default_rng(0)
+    judge = jax.jit(run.judge)
+    for _ in range(3):
+        theirs.reset()
+        for _ in range(100):
+            # the same state to start from, then the same action
+            ours._simulation.qpos[0], ours._simulation.qvel[0] = theirs.physics.data.qpos, theirs.physics.data.qvel
+            action = rng.uniform(-1, 1, 6)
+            observation, terminated, truncated = ours.step(action[None])
+            reward = theirs.step(action).reward
+            np.testing.assert_allclose(observation[0], seen_by(theirs.physics), rtol=1e-5, atol=1e-5)
+            np.testing.assert_allclose(judge((), jnp.asarray(observation[0]), False)[2], [reward], rtol=1e-5, atol=1e-6)
+            assert not terminated[0] and not truncated[0]
+
+
+def test_episodes_start_as_in_dm_control_and_follow_the_seed(model):
+    vector = Walker().vector(500)
+    first = vector.reset(seed=3)
+    start = vector._simulation.qpos.copy()
+    low, high = model.jnt_range[3:].T
+    assert (start[:, :2] == 0).all() and (vector._simulation.qvel == 0).all()
+    assert (start[:, 3:] >= low).all() and (start[:, 3:] <= high).all()
+    np.testing.assert_allclose(start[:, 3:].mean(0), (low + high) / 2, atol=0.1)
+    np.testing.assert_allclose(np.abs(start[:, 2]).max(), np.pi, atol=0.05)
+    some = np.arange(500) < 2
+    after = vector.reset(mask=some)
+    assert (after[~some] == first[~some]).all() and (after[some] != first[some]).any()
+    np.testing.assert_array_equal(vector.reset(seed=3), first)
+
+
+def test_bodies_are_where_mujoco_puts_them(model):
+    data, rng = mujoco.MjData(model), np.random.default_rng(1)
+    qpos, qvel = rng.normal(size=(5, model.nq)), rng.normal(size=(5, model.nv))
+    bodies = kinematics(model, qpos, qvel)
+    for i in range(5):
+        data.qpos[:], data.qvel[:] = qpos[i], qvel[i]
+        mujoco.mj_forward(model, data)
+        np.testing.assert_allclose(bodies.position[i], data.xpos, atol=1e-12)
+        np.testing.assert_allclose(bodies.rotation[i].reshape(-1, 9), data.xmat, atol=1e-12)
+        for body in range(1, model.nbody):
+            velocity = np.zeros(6)
+            mujoco.mj_objectVelocity(model, data, mujoco.mjtObj.mjOBJ_XBODY, body, velocity, 0)
+            np.testing.assert_allclose(np.append(bodies.spin[i, body], bodies.velocity[i, body]), velocity, atol=1e-12)
+
+
+def test_a_copy_does_not_notice_the_others(model):
+    """Threads share the work, and nothing else."""
+    actions = np.random.default_rng(0).uniform(-1, 1, (20, 7, 6))
+    many, one = Simulation(model, 7, SUBSTEPS), Simulation(model, 1, SUBSTEPS)
+    for action in actions:
+        many.step(action)
+        one.step(action[4:5])
+    np.testing.assert_array_equal(many.qpos[4], one.qpos[0])
+    many.close(), one.close()
+
+
+def test_the_goal_moves_on_after_five_seconds_and_pays_for_being_near():
+    task = dusdi.make_task("walker/goal")
+    at = jnp.zeros(26)
+    goals = Goals(jnp.float32(1.0), jnp.float32(0.0), jnp.int32(0))
+
+    def reward(x):
+        return float(task.judge(goals, at.at[0].set(x), False)[2][0])
+
+    assert [reward(x) for x in (1.0, 1.3, 0.7, 3.0, -2.0)] == pytest.approx([1, 1, 1, 0, 0], abs=1e-6)
+    assert reward(1.3 + 0.85) == pytest.approx(0.5)
+    judged, _, _ = task.judge(goals, at.at[0].set(0.25), True)
+    np.testing.assert_allclose(task.tell(judged), [1.0, 0.75])
+    for window in range(GOAL_WINDOWS):
+        assert float(judged.place) == 1.0, window
+        judged = task.turn(judged, jax.random.PRNGKey(window))
+    assert float(judged.place) != 1.0 and int(judged.age) == 0
+    np.testing.assert_allclose(judged.distance, judged.place - 0.25, rtol=1e-6)
+
+
+def test_a_task_on_the_host_adds_to_the_observation_pays_and_resets_what_is_asked():
+    task = dusdi.make_task("walker/goal")
+    vector, plain = task.vector(3), Walker().vector(3)
+    observation = vector.reset(seed=0)
+    np.testing.assert_array_equal(observation[:, :26], plain.reset(seed=0))
+    np.testing.assert_array_equal(observation[:, 28], 0.0)
+    goals = observation[:, 26].copy()
+    assert (np.abs(goals) <= 2).all() and len(set(goals)) == 3
+    for _ in range(5):
+        observation, _, _ = vector.step(np.zeros((3, 6)))
+    np.testing.assert_allclose(observation[:, 28], 0.1)  # time, in windows
+    distance = np.abs(goals - observation[:, 0])
+    np.testing.assert_allclose(vector.rewards()[:, 0], np.clip(1 - (distance - 0.3) / 1.7, 0, 1), atol=1e-5)
+    some = np.array([False, True, False])
+    after = vector.reset(mask=some)
+    assert (after[~some] == observation[~some]).all()
+    assert after[1, 26] != goals[1] and after[1, 28] == 0 and after[1, 0] == 0
+    np.testing.assert_array_equal(vector.reset(seed=0)[:, 26], goals)
+
+
+def test_gymnasium_accepts_it():
+    check_env(gymnasium.make("dusdi/Walker-v0").unwrapped, skip_render_check=True)
+
+
+def test_skills_are_learned_and_put_to_work(tmp_path):
+    skills = dusdi.pretrain("walker", preset="debug", out=tmp_path / "skills", progress=False)
+    assert skills.space.components == 2
+    solution = dusdi.downstream(skills, "walker/run", preset="debug", steps=4_000, progress=False)
+    assert solution.decide(np.zeros((1, 27), np.float32)).shape == (1, 2)
+    dusdi.downstream(None, "walker/goal", preset="debug", steps=1_600, progress=False, out=tmp_path / "flat")
+
+
+def test_pictures_show_the_walker_or_say_what_to_install():
+    vector = Walker().vector(2)
+    vector.reset(0)
+    try:
+        picture = vector.render(1)
+    except UsageError as error:
+        assert "apt install" in str(error)
+        pytest.skip("no EGL and no OSMesa here")
+    assert picture.shape == (480, 480, 3) and picture.std() > 20
+    vector.close()
+
+
+def test_without_graphics_the_error_says_what_to_install():
+    code = "import dusdi; v = dusdi.make('walker').vector(1); v.reset(0); v.render()"
+    done = subprocess.run([sys.executable, "-c", code], env={"MUJOCO_GL": "disable"}, capture_output=True, text=True)
+    assert "MUJOCO_GL=osmesa" in done.stderr
+
+
+@pytest.mark.parametrize("missing", ["mujoco", "dm_control"])
+def test_without_the_extra_the_error_names_it(monkeypatch, missing):
+    import importlib.util
+
+    find = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == missing else find(name))
+    with pytest.raises(UsageError, match=rf"'walker' needs the package '{missing}'.*pip install 'dusdi\[mujoco\]'"):
+        dusdi.make("walker").vector(1)
