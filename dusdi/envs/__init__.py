@@ -10,6 +10,7 @@ import gymnasium
 from dusdi.envs.base import GymnasiumView, HostWorld, JaxWorld, VectorWorld, World, gymnasium_entry_point
 from dusdi.envs.from_gymnasium import from_gymnasium
 from dusdi.envs.gunner import Gunner2D
+from dusdi.envs.household import Household
 from dusdi.envs.particle import MultiParticle
 from dusdi.envs.walker import Walker
 from dusdi.errors import UsageError, unknown_name
@@ -18,11 +19,17 @@ __all__ = [
     "WORLDS", "GymnasiumView", "HostWorld", "JaxWorld", "VectorWorld", "World", "from_gymnasium", "import_world", "make",
 ]  # fmt: skip
 
-WORLDS: dict[str, type[World]] = {"multi-particle": MultiParticle, "gunner-2d": Gunner2D, "walker": Walker}
+WORLDS: dict[str, type[World]] = {
+    "multi-particle": MultiParticle,
+    "gunner-2d": Gunner2D,
+    "walker": Walker,
+    "household": Household,
+}
 GYMNASIUM_IDS: dict[str, type[World]] = {
     "dusdi/MultiParticle-v0": MultiParticle,
     "dusdi/Gunner2D-v0": Gunner2D,
     "dusdi/Walker-v0": Walker,
+    "dusdi/Household-v0": Household,
 }
 
 for _id, _world in GYMNASIUM_IDS.items():

@@ -66,3 +66,15 @@ class Canvas:
     def image(self) -> np.ndarray:
         """The finished picture, uint8 [pixels, pixels, 3]."""
         return np.array(self._image.reduce(SUPERSAMPLING))
+
+
+def caption(picture: np.ndarray, words: str) -> np.ndarray:
+    """A picture [height, width, 3] with words across its upper edge, if there are any."""
+    if not words:
+        return picture
+    image = Image.fromarray(picture)
+    draw = ImageDraw.Draw(image, "RGBA")
+    height = max(image.height // 16, 12)
+    draw.rectangle((0, 0, image.width, height), fade("#ffffff", 0.75))
+    draw.text((height // 3, height // 2), words, INK, ImageFont.load_default(0.7 * height), "lm")
+    return np.array(image)

@@ -9,6 +9,7 @@ from typing import Any
 from dusdi.errors import UsageError, unknown_name
 from dusdi.tasks.base import HostTask, JaxTask, Task
 from dusdi.tasks.gunner import Shooting
+from dusdi.tasks.household import Housekeep, Inspect, LookAround
 from dusdi.tasks.particle import FoodPoison, Sequential
 from dusdi.tasks.walker import Goal, Run
 
@@ -23,6 +24,9 @@ TASKS: dict[str, Callable[..., Task]] = {
     "gunner-2d/limited": partial(Shooting, limited=True),
     "walker/run": Run,
     "walker/goal": Goal,
+    "household/look-around": LookAround,
+    "household/inspect": Inspect,
+    "household/housekeep": Housekeep,
 }
 
 

@@ -17,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dusdi.envs.base import EnvState, HostWorld, JaxWorld, VectorWorld, World, select
+from dusdi.envs.canvas import caption
 from dusdi.types import Factor
 
 WINDOW = 50  # steps between two changes of a task's variables, as long as the paper's skills
@@ -138,9 +139,9 @@ class JaxTask(Task, JaxWorld):
 class HostTask(Task, HostWorld):
     """A task in a world on the host. It sees the world's observation, can't change the world, and is compiled by itself."""
 
-    def draw(self, picture: np.ndarray, state: TaskState) -> np.ndarray:
-        """The world's picture, with what the task has to say."""
-        return picture
+    def words(self, variables: Variables) -> str:
+        """The variables in words, to be written into pictures."""
+        return ""
 
     def vector(self, count: int) -> VectorWorld:
         return _HostTasks(self, count)
@@ -185,7 +186,8 @@ class _HostTasks(VectorWorld):
         return np.asarray(self._state.reward)
 
     def render(self, index=0):
-        return self._task.draw(self._worlds.render(index), jax.tree.map(lambda x: np.asarray(x[index]), self._state))
+        variables = jax.tree.map(lambda x: np.asarray(x[index]), self._state.variables)
+        return caption(self._worlds.render(index), self._task.words(variables))
 
     def close(self):
         self._worlds.close()

@@ -75,3 +75,6 @@ class Goal(HostTask):
 
     def tell(self, variables):
         return jnp.stack([variables.place, variables.distance])
+
+    def words(self, variables):
+        return f"goal at {float(variables.place):.1f} m, {float(variables.distance):+.1f} m from here"
