@@ -24,12 +24,14 @@ from dusdi.types import Factor, WorldSpec
 TIMESTEP, SUBSTEPS = 0.02, 10  # a control step is 0.2 s
 ROOM = 2.5  # walls at x, y = ±2.5
 HEIGHT = 2.5
+WALL_HALF = 0.15  # half of how thick the walls are
 LIFT = 0.2  # how far the torso is lifted
 SPEED, TURN = 1.2, 2.5  # of the base, at full action
+START = (-1.0, -1.0, -np.pi), (1.3, 1.2, np.pi)  # lowest and highest location: its arm touches nothing there
 VIEW = 0.4  # half angle of the cone in which the head camera sees
-BEAM = 0.3  # half angle of the remote control's beam
+BEAM = 0.35  # half angle of the remote control's beam
 RANGE = 6.0  # of the remote control
-PRESSED = 0.025  # the remote control sends while the gripper is closed farther than this
+PRESSED = 0.035  # the remote control sends while the gripper is closed farther than this
 AFTERGLOW = 3  # steps for which an appliance runs on without a signal
 
 
@@ -73,11 +75,11 @@ OBJECTS = (
 HEAD = {"head_pan": (0.0, 1.5), "head_tilt": (0.1, 0.6)}
 ARM = {
     "shoulder_pan": (0.0, 1.55),
-    "shoulder_lift": (-0.8, 0.4),
-    "upperarm_roll": (0.0, 0.5),
-    "elbow_flex": (1.4, 0.5),
-    "forearm_roll": (0.0, 0.5),
-    "wrist_flex": (-0.6, 0.8),
+    "shoulder_lift": (-0.8, 0.3),
+    "upperarm_roll": (0.0, 0.3),
+    "elbow_flex": (1.4, 0.3),
+    "forearm_roll": (0.0, 0.3),
+    "wrist_flex": (-0.6, 0.5),
 }
 FINGERS = {"r_gripper_finger": (0.025, 0.025), "l_gripper_finger": (0.025, 0.025)}
 BASE = ("east", "north", "heading")
@@ -173,7 +175,7 @@ def _motorise(mujoco: Any, spec: Any) -> None:
         _set_friction(joint, armature=0.0, damping=0.0)
         motor = spec.add_actuator(name=name, target=joint.name, trntype=mujoco.mjtTrn.mjTRN_JOINT)
         motor.set_to_velocity(kv=800.0 if kind == slide else 100.0)
-        force = 600.0 if kind == slide else 200.0
+        force = 250.0 if kind == slide else 100.0
         motor.forcelimited, motor.forcerange = True, (-force, force)
     for name in ("torso_lift_joint", "wrist_roll_joint"):  # are not driven
         spec.delete(spec.joint(f"robot0:{name}"))
@@ -181,25 +183,30 @@ def _motorise(mujoco: Any, spec: Any) -> None:
     for name in ("r", "l"):  # as shipped, a finger weighs 4 kg
         finger = spec.body(f"robot0:{name}_gripper_finger_link")
         finger.mass, finger.inertia = 0.1, (1e-4, 1e-4, 1e-4)
-    for name, (_, reach) in SERVO.items():
+    for name in SERVO:
         joint = spec.joint(f"robot0:{name}_joint")
-        light = name in FINGERS
-        _set_friction(joint, armature=0.05, damping=1.0) if light else _set_friction(joint, armature=0.5, damping=5.0)
+        _set_friction(joint, armature=0.5, damping=5.0)
         motor = spec.add_actuator(name=name, target=joint.name, trntype=mujoco.mjtTrn.mjTRN_JOINT)
-        motor.set_to_position(kp=20.0 if light else 150.0, kv=2.0 if light else 25.0)
-        force = 20.0 if light else 150.0
-        motor.forcelimited, motor.forcerange = True, (-force, force)
+        motor.set_to_position(kp=150.0, kv=25.0)
+        motor.forcelimited, motor.forcerange = True, (-60.0, 60.0)
     solid = {"contype": 1, "conaffinity": 0, "group": 4, "rgba": (0, 0, 0, 0), "mass": 0}
     capsule, cylinder = mujoco.mjtGeom.mjGEOM_CAPSULE, mujoco.mjtGeom.mjGEOM_CYLINDER
     base.add_geom(type=cylinder, size=(0.28, 0.18, 0), pos=(0, 0, 0.2), **solid)
     base.add_geom(type=cylinder, size=(0.2, 0.35, 0), pos=(-0.08, 0, 0.75), **solid)
-    limbs = {"upperarm_roll": (0, 0.13), "elbow_flex": (0, 0.2), "forearm_roll": (0, 0.12), "wrist_roll": (-0.1, 0.2)}
-    for name, (start, end) in limbs.items():
+    limbs = {"upperarm_roll": (0.06, 0.13), "elbow_flex": (0.06, 0.2), "forearm_roll": (0.06, 0.12), "wrist_roll": (0.1, 0.2)}
+    for name, (thick, length) in limbs.items():
         body = spec.body(f"robot0:{name}_link")
-        body.add_geom(type=capsule, size=(0.06, 0, 0), fromto=(start, 0, 0, end, 0, 0), **solid)
+        body.add_geom(type=capsule, size=(thick, 0, 0), fromto=(0, 0, 0, length, 0, 0), **solid)
     hand = spec.body("robot0:gripper_link")
     dark = {"contype": 0, "conaffinity": 0, "mass": 0}
-    hand.add_geom(name="remote", type=mujoco.mjtGeom.mjGEOM_BOX, size=(0.07, 0.013, 0.02), pos=(0.05, 0, 0), rgba=(0.1, 0.1, 0.12, 1), **dark)
+    hand.add_geom(
+        name="remote",
+        type=mujoco.mjtGeom.mjGEOM_BOX,
+        size=(0.07, 0.013, 0.02),
+        pos=(0.05, 0, 0),
+        rgba=(0.1, 0.1, 0.12, 1),
+        **dark,
+    )
     hand.add_site(name="remote", pos=(0.12, 0, 0), size=(0.01, 0.01, 0.01), rgba=(1, 0.1, 0.1, 1))
     spec.body("robot0:head_camera_link").add_site(name="eye", pos=(0, 0, 0), rgba=(0, 0, 0, 0))
 
@@ -218,11 +225,11 @@ def _furnish(mujoco: Any, spec: Any, folder: Any) -> None:
     _material(mujoco, spec, "wall", WALL, "#ebe4d6", repeat=3)
     world.add_geom(type=mujoco.mjtGeom.mjGEOM_PLANE, size=(ROOM, ROOM, 0.1), material="floor", **loose)
     for x, y in ((1, 0), (-1, 0), (0, 1), (0, -1)):
-        half = (0.05 if x else ROOM + 0.1, 0.05 if y else ROOM + 0.1, HEIGHT / 2)
-        middle = (x * (ROOM + 0.05), y * (ROOM + 0.05), HEIGHT / 2)
+        half = (WALL_HALF if x else ROOM + 2 * WALL_HALF, WALL_HALF if y else ROOM + 2 * WALL_HALF, HEIGHT / 2)
+        middle = (x * (ROOM + WALL_HALF), y * (ROOM + WALL_HALF), HEIGHT / 2)
         south_or_east = x > 0 or y < 0  # where the camera stands: to be looked through
         colour = (1, 1, 1, 0.12) if south_or_east else (1, 1, 1, 1)
-        world.add_geom(type=box, pos=middle, size=half, material="wall", rgba=colour, **solid)
+        world.add_geom(type=box, pos=middle, size=half, material="wall", rgba=colour, margin=0.05, **solid)
     for piece in FURNITURE:
         _material(mujoco, spec, piece.name, piece.colour, _darker(piece.colour), repeat=2)
         world.add_geom(name=piece.name, type=box, pos=piece.middle, size=piece.half, material=piece.name, group=1, **solid)
@@ -232,7 +239,9 @@ def _furnish(mujoco: Any, spec: Any, folder: Any) -> None:
     world.add_geom(type=cylinder, size=(1.1, 0.005, 0), pos=(0.1, -0.2, 0.005), rgba=_rgba("#b65c4a"), **loose)
     world.add_geom(type=cylinder, size=(0.85, 0.006, 0), pos=(0.1, -0.2, 0.005), rgba=_rgba("#e3cdb0"), **loose)
     world.add_geom(type=box, size=(0.02, 0.6, 0.45), pos=(-2.49, -0.9 + 1.0 - 1.9, 1.7), rgba=_rgba("#bcdcf0"), **loose)
-    world.add_light(pos=(0, 0, 2.4), dir=(0, 0, -1), diffuse=(0.55, 0.53, 0.5), ambient=(0.45, 0.45, 0.45), castshadow=True, cutoff=80)
+    world.add_light(
+        pos=(0, 0, 2.4), dir=(0, 0, -1), diffuse=(0.55, 0.53, 0.5), ambient=(0.45, 0.45, 0.45), castshadow=True, cutoff=80
+    )
     world.add_light(pos=(1.5, -2.0, 2.4), dir=(-0.5, 0.7, -0.6), diffuse=(0.35, 0.35, 0.38), castshadow=False)
     camera = np.array([3.4, -4.6, 4.4])
     forward = np.array([0, 0.1, 0.5]) - camera
@@ -358,7 +367,7 @@ class _Homes(VectorWorld):
             self._random = np.random.default_rng(seed)
         mask = np.ones(self._count, bool) if mask is None else mask
         start = np.zeros((self._count, self._model.nq))
-        start[:, self._base] = self._random.uniform((-1.8, -1.2, -np.pi), (1.8, 1.3, np.pi), (self._count, 3))
+        start[:, self._base] = self._random.uniform(*START, (self._count, 3))
         start[:, self._servo] = self._rest + self._reach * self._random.uniform(-0.3, 0.3, (self._count, len(self._servo)))
         self._simulation.qpos[mask], self._simulation.qvel[mask] = start[mask], 0.0
         self._age[mask], self._glow[mask] = 0, 0

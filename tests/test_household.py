@@ -1,0 +1,243 @@
+"""Household: Fetch in a room that it can't leave, what it points at and sees, and tasks that can be solved."""
+
+import importlib.util
+
+import gymnasium
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from gymnasium.utils.env_checker import check_env
+
+import dusdi
+from dusdi.envs import household
+from dusdi.envs.household import AFTERGLOW, APPLIANCES, FURNITURE, IN_VIEW, LOCATION, OBJECTS, PLACES, ROOM, RUNNING, Household
+from dusdi.envs.physics import kinematics, load_mujoco
+from dusdi.errors import UsageError
+from dusdi.evaluate import ceiling_returns, returns
+from dusdi.tasks import make_task
+from dusdi.tasks.household import SCREEN, Orders
+
+mujoco = load_mujoco("household")
+WORLD = Household(view="map")
+NAMES = [thing.name for thing in APPLIANCES]
+
+
+def test_it_is_described_as_in_the_paper():
+    sizes = {factor.name: (len(factor.indices), factor.controlled) for factor in WORLD.spec.factors}
+    assert sizes == {
+        "agent location": (3, True),
+        "electric appliances": (4, True),
+        "objects in view": (3, True),
+        "proprioception": (32, False),
+    }
+    assert (WORLD.spec.observation_size, WORLD.spec.action_size, WORLD.model.nu) == (42, 11, 13)  # wheels: 3, fingers: 2
+
+
+def test_sites_are_where_mujoco_puts_them():
+    homes = WORLD.vector(4)
+    homes.reset(0)
+    for _ in range(20):
+        homes.step(np.random.default_rng(0).uniform(-1, 1, (4, 11)))
+    simulation, data = homes._simulation, mujoco.MjData(WORLD.model)
+    bodies = kinematics(WORLD.model, simulation.qpos, simulation.qvel)
+    data.qpos[:] = simulation.qpos[2]
+    mujoco.mj_forward(WORLD.model, data)
+    for name in ("remote", "eye"):
+        place, axis = homes._site(bodies, name)
+        np.testing.assert_allclose(place[2], data.site(name).xpos, atol=1e-9)
+        np.testing.assert_allclose(axis[2], data.site(name).xmat.reshape(3, 3)[:, 0], atol=1e-9)
+    # the camera's pictures are taken from the eye, along its axis
+    camera = data.camera("head_camera_rgb")
+    np.testing.assert_allclose(-camera.xmat.reshape(3, 3)[:, 2], data.site("eye").xmat.reshape(3, 3)[:, 0], atol=1e-3)
+
+
+def test_furniture_hides_what_mujocos_rays_say_it_hides():
+    rng = np.random.default_rng(0)
+    origin = rng.uniform((-2.4, -2.4, 0.05), (2.4, 2.4, 1.5), (200, 3))
+    things = rng.uniform((-2.4, -2.4, 0.05), (2.4, 2.4, 0.4), (20, 3))
+    middle, half = np.array([piece.middle for piece in FURNITURE]), np.array([piece.half for piece in FURNITURE])
+    inside = (np.abs(origin[:, None] - middle) < half).all(-1).any(-1)
+    data, only = mujoco.MjData(WORLD.model), np.array([0, 1, 0, 0, 0, 0], np.uint8)
+    mujoco.mj_forward(WORLD.model, data)
+    hidden, geom = household.is_hidden(origin, things), np.zeros(1, np.int32)
+    for i in np.flatnonzero(~inside):
+        for j, thing in enumerate(things):
+            share = mujoco.mj_ray(WORLD.model, data, origin[i], thing - origin[i], only, 1, -1, geom)
+            assert hidden[i, j] == (0 <= share < 1), (origin[i], thing)
+    assert 0.05 < hidden.mean() < 0.9
+
+
+def test_random_actions_for_twenty_thousand_steps_break_nothing_and_leave_nothing_outside():
+    homes, rng = WORLD.vector(40), np.random.default_rng(0)
+    homes.reset(0)
+    simulation = homes._simulation
+    for t in range(500):
+        if t % 10 == 0:
+            action = rng.uniform(-1, 1, (40, 11)) if t % 50 else rng.choice([-1.0, 1.0], (40, 11))
+        observation, _, _ = homes.step(action)
+        assert np.isfinite(observation).all()
+        bodies = kinematics(WORLD.model, simulation.qpos, simulation.qvel)
+        assert np.abs(bodies.position[..., :2]).max() < ROOM
+        assert np.abs(simulation.qvel).max() < 30
+    assert all(warning.number == 0 for data in simulation._data for warning in data.warning)
+
+
+@pytest.mark.parametrize("heading", [0.0, np.pi / 2, np.pi, -np.pi / 2])
+def test_walls_and_furniture_stop_it(heading):
+    homes = WORLD.vector(1)
+    homes.reset(0)
+    homes._simulation.qpos[0, :3] = 0.0, 0.0, heading
+    ahead = np.zeros((1, 11))
+    ahead[0, 0] = 1.0
+    for _ in range(60):
+        observation, _, _ = homes.step(ahead)
+    x, y, _ = observation[0, LOCATION]
+    assert 0.8 < np.hypot(x, y) < ROOM - 0.25
+    if heading == -np.pi / 2:
+        assert y > -2.1 + 0.38 + 0.2  # not into the sofa
+
+
+def test_the_remote_control_runs_what_it_points_at_until_it_lets_go():
+    homes = WORLD.vector(len(APPLIANCES))
+    observation = homes.reset(0)
+    homes._simulation.qpos[:, :3] = 0.0, 0.0, np.pi / 2
+    skill = np.stack([np.full(4, 4), np.arange(4), np.full(4, 3)], axis=1)
+    for _ in range(15):
+        observation, _, _ = homes.step(WORLD.oracle(observation, skill))
+    np.testing.assert_array_equal(observation[:, RUNNING], np.eye(4))
+    skill[:, 1] = 4
+    for _ in range(10 + AFTERGLOW):
+        observation, _, _ = homes.step(WORLD.oracle(observation, skill))
+    np.testing.assert_array_equal(observation[:, RUNNING], 0)
+
+
+def test_signals_need_aim_a_pressed_button_and_a_free_way():
+    lamp = np.array(APPLIANCES[0].place)
+    above = lamp + np.array([0, -1.5, 0.0])
+    origin, yes = np.stack([above] * 4), np.ones(4, bool)
+    aim = np.array([(0, 1, 0), (-np.sin(0.34), np.cos(0.34), 0), (-np.sin(0.36), np.cos(0.36), 0), (0, -1, 0)])
+    heard = household.find_signalled(origin, aim, yes)
+    np.testing.assert_array_equal(heard[:, 0], [True, True, False, False])
+    assert not heard[:, 1:].any()
+    assert not household.find_signalled(origin, aim, ~yes).any()
+    behind = np.array([[-1.9, 2.2 - 4.8, 1.25]])  # farther than the remote control reaches, were there no wall
+    assert household.find_signalled(behind, aim[:1], yes[:1])[0, 0]
+    assert not household.find_signalled(behind - np.array([0, 2, 0]), aim[:1], yes[:1]).any()
+    low = np.array([[1.9, 1.6, 0.1]])  # on the floor before the sideboard, which the radio stands on
+    assert not household.find_signalled(low, np.array([(0, 0.655, 0.756)]), yes[:1]).any()
+
+
+def test_objects_are_in_view_inside_the_cone_and_not_behind_furniture():
+    screen = np.array(OBJECTS[SCREEN].place)
+    eye = np.array([[0.0, 0.46, 1.75]] * 3)
+    looking = np.array([(0, 1, 0), (0, np.cos(0.39), np.sin(0.39)), (0, np.cos(0.41), np.sin(0.41))])
+    np.testing.assert_array_equal(household.find_in_view(eye, looking)[:, SCREEN], [True, True, False])
+    below = np.array([[0.55, 1.95, 0.05]])  # under the edge of the sideboard
+    way = screen - below
+    assert not household.find_in_view(below, way / np.linalg.norm(way))[0, SCREEN]
+
+
+def test_the_oracle_does_what_each_component_asks():
+    homes, rng = WORLD.vector(60), np.random.default_rng(0)
+    observation = homes.reset(0)
+    for _ in range(3):
+        skill = rng.integers(0, 5, (60, 3))
+        for _ in range(50):
+            observation, _, _ = homes.step(WORLD.oracle(observation, skill))
+    there = np.linalg.norm(observation[:, :2] - PLACES[skill[:, 0]], axis=1) < 0.2
+    runs = (observation[:, RUNNING] == np.eye(5)[skill[:, 1], :4]).all(1)
+    sees = np.append(observation[:, IN_VIEW], np.ones((60, 2)), axis=1)[np.arange(60), skill[:, 2]] > 0
+    assert min(there.mean(), runs.mean(), sees.mean()) > 0.95
+
+
+BARS = {"look-around": 900, "inspect": 350, "housekeep": 850}
+
+
+@pytest.mark.parametrize("name", BARS)
+def test_the_hand_written_solution_solves_the_task_and_random_actions_do_not(name):
+    task = make_task(f"household/{name}")
+    rng = np.random.default_rng(0)
+    solved = ceiling_returns(task, episodes=8).sum(1).mean()
+    assert solved >= BARS[name]
+
+    def random_action(observation, _):
+        return rng.uniform(-1, 1, (len(observation), 11)).astype(np.float32)
+
+    assert returns(task, lambda o: o, random_action, interval=1, episodes=8, seed=0).sum(1).mean() < 0.3 * BARS[name]
+
+
+def seen(**parts):
+    """An observation in which little is said."""
+    observation = jnp.zeros(42)
+    if "at" in parts:
+        observation = observation.at[:2].set(jnp.asarray(parts["at"]))
+    for name in parts.get("runs", ()):
+        observation = observation.at[3 + NAMES.index(name)].set(1.0)
+    for index in parts.get("sees", ()):
+        observation = observation.at[7 + index].set(1.0)
+    return observation
+
+
+def test_rewards_of_the_tasks_by_hand():
+    look, inspect, keep = (make_task(f"household/{name}") for name in BARS)
+
+    def paid(task, variables, observation):
+        return float(task.judge(variables, observation, False)[2][0])
+
+    assert [paid(look, 2, seen(sees=[i])) for i in range(3)] == [0, 0, 1]
+    assert paid(inspect, 0, seen(at=(-1.9, 0.7), runs=["lamp"])) == 1
+    assert paid(inspect, 0, seen(at=(-1.9, 0.5), runs=["lamp"])) == 0  # too far
+    assert paid(inspect, 0, seen(at=(-1.9, 0.7), runs=["fan"])) == 0
+    fan, nothing = (Orders(jnp.int32(i), jnp.bool_(False), jnp.int32(0)) for i in (2, 4))
+    assert paid(keep, fan, seen(runs=["fan"])) == 1
+    assert paid(keep, fan, seen(runs=["fan", "lamp"])) == 0
+    assert paid(keep, nothing, seen()) == 1 and paid(keep, nothing, seen(runs=["lamp"])) == 0
+
+
+def test_orders_are_known_once_the_screen_is_read():
+    task = make_task("household/housekeep")
+    orders = Orders(jnp.int32(2), jnp.bool_(False), jnp.int32(0))
+    np.testing.assert_array_equal(task.tell(orders), np.zeros(5))
+    orders, _, _ = task.judge(orders, seen(sees=[SCREEN]), False)
+    orders, _, _ = task.judge(orders, seen(), False)  # and remembered
+    np.testing.assert_array_equal(task.tell(orders), np.eye(5)[2])
+    assert task.words(orders) == "run the fan (read)"
+
+
+def test_episodes_follow_the_seed_and_start_where_asked():
+    homes, action = WORLD.vector(5), np.random.default_rng(0).uniform(-1, 1, (8, 5, 11))
+
+    def play(seed):
+        return np.stack([homes.reset(seed), *(homes.step(a)[0] for a in action)])
+
+    first = play(4)
+    np.testing.assert_array_equal(play(4), first)
+    some = np.array([True, False, False, False, True])
+    after = homes.reset(mask=some)
+    assert (after[~some] == first[-1][~some]).all() and (after[some] != first[-1][some]).any(1).all()
+
+
+def test_gymnasium_accepts_it():
+    check_env(gymnasium.make("dusdi/Household-v0", view="map", render_mode="rgb_array").unwrapped)
+
+
+def test_pictures():
+    assert make_task("household/inspect", view="map").vector(1).render().shape == (480, 480, 3)
+    for view in ("room", "head"):
+        homes = Household(view).vector(1)
+        homes.reset(0)
+        try:
+            assert homes.render().std() > 20
+        except UsageError as error:
+            assert "apt install" in str(error)
+            pytest.skip("no EGL and no OSMesa here")
+        homes.close()
+    with pytest.raises(UsageError, match="room, head or map, not 'film'"):
+        dusdi.make("household", view="film")
+
+
+def test_without_the_robot_the_error_names_the_extra(monkeypatch):
+    find = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "gymnasium_robotics" else find(name))
+    with pytest.raises(UsageError, match=r"'household' needs the package 'gymnasium_robotics'.*dusdi\[mujoco\]"):
+        dusdi.make("household").vector(1)
