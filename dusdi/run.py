@@ -12,6 +12,7 @@ import csv
 import dataclasses
 import io
 import json
+import math
 import os
 import platform
 import subprocess
@@ -74,7 +75,8 @@ class Run:
         for index, row in enumerate(rows):
             suffix = f"/seed {self._config.seed + index}" if len(rows) > 1 else ""
             for name, value in row.items():
-                self._events.add_scalar(name + suffix, value, step)
+                if math.isfinite(value):  # a return is not a number until an episode is over
+                    self._events.add_scalar(name + suffix, value, step)
         self._events.flush()
 
     def save(self, step: int, seconds: float, state: Any) -> None:
