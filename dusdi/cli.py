@@ -112,6 +112,7 @@ def _make_parser() -> tuple[_Parser, dict[str, _Parser]]:
     render.add_argument("--count", type=int, default=6, help="how many skills to show if none is given (default: 6)")
     render.add_argument("--seed", type=int, default=0, help="seed of the world and the random skills")
     render.add_argument("--run-seed", type=int, default=0, help="which seed of a run of several, counted from 0")
+    render.add_argument("--view", help="which kind of picture to draw, of worlds that have several")
     render.add_argument("--env", help="package.module:function of the run's world, if it is not one of dusdi's")
 
     reproduce = command("reproduce", _reproduce, "make a table or figure of the paper; go on where it was stopped")
@@ -347,10 +348,14 @@ def _render(arguments: argparse.Namespace) -> None:
             raise UsageError("--skill is for runs of skill discovery; a task's solution chooses its skills itself")
         solution = load_controller(arguments.run_folder, arguments.run_seed)
         task = task_for(solution.spec, _world(arguments.env) if arguments.env else None)
+        if arguments.view:
+            task.choose_view(arguments.view)
         print(render_task(solution, task, arguments.out, count=arguments.count, seed=arguments.seed))
         return
     skills = load(arguments.run_folder, arguments.run_seed)
     world = world_for(skills, _world(arguments.env) if arguments.env else None)
+    if arguments.view:
+        world.choose_view(arguments.view)
     chosen = [_parse_skill(text) for text in arguments.skill]
     print(render(skills, world, arguments.out, chosen=chosen, count=arguments.count, seed=arguments.seed))
 

@@ -342,7 +342,7 @@ def downstream(
     folder = Path(out) if out is not None else None
     origin = {"skills": describe_skills(skills)}
     taken = take_up(folder, task.spec, asked, resume=resume, kind=PPOConfig, origin=origin) if folder else None
-    config, found = taken or (agent_config(agent, preset or "fast", fields), None)
+    config, found = taken or (agent_config(task, agent, preset or "fast", fields), None)
     trainer = (GraphHighTrainer if isinstance(task, JaxWorld) else HostHighTrainer)(task, skills, config)  # type: ignore[arg-type]
     state, seconds = trainer.init(), 0.0
     if found is not None:
@@ -361,11 +361,13 @@ def downstream(
     return SkillController(task.spec, config, skills, params, normaliser, seed=config.seed, step=step, folder=folder)
 
 
-def agent_config(agent: str, preset: str, fields: Mapping[str, Any]) -> Any:
-    """The config of a downstream run."""
+def agent_config(task: World, agent: str, preset: str, fields: Mapping[str, Any]) -> Any:
+    """The config of a downstream run: the preset, then the task's wishes for it, then the user's."""
+    wishes = task.agent_presets.get(preset, {})
     if agent != "sac":
-        return configure(preset, {}, {"agent": agent, **fields}, PPOConfig)
-    return configure(preset, {preset: FLAT.get(preset, {}) | {"method": "extrinsic"}}, fields)
+        return configure(preset, {preset: wishes.get("ppo", {})}, {"agent": agent, **fields}, PPOConfig)
+    flat = {**FLAT.get(preset, {}), **wishes.get("sac", {}), "method": "extrinsic"}
+    return configure(preset, {preset: flat}, fields)
 
 
 def describe_skills(skills: Skills) -> dict[str, Any]:
@@ -384,5 +386,5 @@ def _flat(skills: Skills | None, task: World, preset: str | None, fields: Mappin
     if skills is not None:
         inherited = {name: getattr(skills.config, name) for name in ACTOR_FIELDS}
         options |= {"start": skills.params, "origin": {"start": describe_skills(skills)}}
-    policy = run_sac(task, asked, lambda: agent_config("sac", preset or "fast", {**inherited, **fields}), **options)
+    policy = run_sac(task, asked, lambda: agent_config(task, "sac", preset or "fast", {**inherited, **fields}), **options)
     return FlatController(policy)

@@ -123,7 +123,8 @@ def task_curves(rows: Sequence[Mapping[str, Any]], ends: Sequence[Mapping[str, A
     for axes, task in zip(panels, tasks, strict=False):
         _lines(axes, [row for row in rows if row["task"] == task], "method", "return")
         own = [row for row in ends if row["task"] == task]
-        axes.axhline(float(own[0]["hand_written"]), color=INK, linestyle="--", linewidth=1, label="hand-written solution")
+        if own[0]["hand_written"] != "":
+            axes.axhline(float(own[0]["hand_written"]), color=INK, linestyle="--", linewidth=1, label="hand-written solution")
         axes.axhline(float(own[0]["random_skills"]), color=FAINT, linestyle=":", label="random skills")
         axes.set_title(task, fontsize=10, color=INK)
         axes.set_xlabel("million environment steps", color=MUTED)

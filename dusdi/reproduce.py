@@ -26,7 +26,7 @@ from dusdi.metrics.dci import NAMES
 from dusdi.pretrain import pretrain
 from dusdi.report import curves, score_bars, task_curves
 from dusdi.run import origin, provenance
-from dusdi.tasks import CAUSAL_TASKS, TASKS
+from dusdi.tasks import CAUSAL_TASKS, TASKS, make_task
 
 DIRECTIONS = {"skills to states": lambda result: result, "states to skills": lambda result: result["states_to_skills"]}
 FIG3 = {"with Q decomposition": {}, "without": {"decompose_q": False}}
@@ -105,7 +105,7 @@ class TaskJob:
         return self.method if self.agent in ("ppo", "sac") else f"{self.method} + {self.agent}"
 
     def config(self, settings: Settings) -> Any:
-        return agent_config(self.agent, settings.preset, {**settings.task_fields, "seed": self.seed})
+        return agent_config(make_task(self.task), self.agent, settings.preset, {**settings.task_fields, "seed": self.seed})
 
     def folder(self, settings: Settings) -> Path:
         names = [self.task.replace("/", "-"), *([self.method] if self.skills else []), self.agent, f"seed{self.seed}"]
@@ -343,12 +343,13 @@ def _task_markdown(
         own = [row for row in finals if row["task"] == task]
         methods = list(dict.fromkeys(row["method"] for row in own))
         floor = float(np.mean([row["random_skills"] for row in own if row["method"] == methods[0]]))
-        ceiling = float(own[0]["hand_written"])
+        ceiling = float(own[0]["hand_written"]) if own[0]["hand_written"] != "" else None
         bar = _mean_curve(points, task, methods[0])[-1][1]
         lines += [
             f"## {task}",
             "",
-            f"Random skills {floor:,.1f}, hand-written solution {ceiling:,.1f}.",
+            f"Random skills {floor:,.1f}, "
+            + (f"hand-written solution {ceiling:,.1f}." if ceiling else "no hand-written solution."),
             "",
             "| | return | share | seconds per seed | steps to the first method's end |",
             "|---|---|---|---|---|",
@@ -356,10 +357,10 @@ def _task_markdown(
         for method in methods:
             values = [row["return"] for row in own if row["method"] == method]
             spread = f" ± {np.std(values, ddof=1):,.1f}" if len(values) > 1 else ""
-            share = (np.mean(values) - floor) / (ceiling - floor)
+            share = f"{(np.mean(values) - floor) / (ceiling - floor):.0%}" if ceiling else ""
             seconds = np.mean([row["seconds"] for row in own if row["method"] == method])
             reached = next((f"{step:,}" for step, value in _mean_curve(points, task, method) if value >= bar), "never")
-            lines.append(f"| {method} | {np.mean(values):,.1f}{spread} | {share:.0%} | {seconds:.0f} | {reached} |")
+            lines.append(f"| {method} | {np.mean(values):,.1f}{spread} | {share} | {seconds:.0f} | {reached} |")
         lines.append("")
     return "\n".join([*lines, *_made_by(name, jobs, settings)])
 

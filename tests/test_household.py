@@ -232,8 +232,10 @@ def test_pictures():
             assert "apt install" in str(error)
             pytest.skip("no EGL and no OSMesa here")
         homes.close()
-    with pytest.raises(UsageError, match="room, head or map, not 'film'"):
+    with pytest.raises(UsageError, match="unknown view 'film'; choose from: head, map, room"):
         dusdi.make("household", view="film")
+    with pytest.raises(UsageError, match="only one view of 'walker'"):
+        make_task("walker/run").choose_view("map")
 
 
 def test_without_the_robot_the_error_names_the_extra(monkeypatch):

@@ -17,6 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from dusdi.errors import UsageError, unknown_name
 from dusdi.types import Array, WorldSpec
 
 EnvState = Any  # a pytree, different in each world
@@ -58,6 +59,8 @@ class World(abc.ABC):
     spec: WorldSpec
     #: config fields that this world wants different, by preset: {"fast": {"alpha": 0.05}}
     presets: Mapping[str, Mapping[str, Any]] = {}
+    #: for tasks: config fields that the agents "ppo" and "sac" want different, by preset: {"fast": {"sac": {"num_envs": 16}}}
+    agent_presets: Mapping[str, Mapping[str, Mapping[str, Any]]] = {}
     #: disentanglement, completeness and informativeness in Table 1 of the paper, by method
     paper_dci: Mapping[str, tuple[float, float, float]] = {}
     #: options that make it larger than the paper's
@@ -68,6 +71,17 @@ class World(abc.ABC):
 
     #: which reward channel depends on which skill component, bool [K, C], for the causal policy gradient; None if nobody said
     causal: np.ndarray | None = None
+
+    #: the kinds of pictures it can draw, if there are several
+    views: Sequence[str] = ()
+
+    def choose_view(self, view: str) -> None:
+        """Makes copies from now on draw that kind of picture."""
+        if not self.views:
+            raise UsageError(f"there is only one view of {self.spec.name!r}")
+        if view not in self.views:
+            raise unknown_name("view", view, self.views)
+        self.view = view
 
     @abc.abstractmethod
     def vector(self, count: int) -> VectorWorld:

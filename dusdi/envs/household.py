@@ -17,7 +17,6 @@ from dusdi.envs.base import HostWorld, VectorWorld
 from dusdi.envs.canvas import INK, Canvas, fade
 from dusdi.envs.physics import Bodies, Simulation, kinematics, load_mujoco, matrix_of, package_folder
 from dusdi.envs.pictures import Camera
-from dusdi.errors import UsageError
 from dusdi.types import Factor, WorldSpec
 
 # Metres, radians, seconds. x is east, y north, z up; the middle of the room is the origin.
@@ -105,25 +104,24 @@ class Household(HostWorld):
       view: the picture that is drawn: "room" and "head" (what the robot sees) need OpenGL, "map" does not.
     """
 
-    def __init__(self, view: str = "room"):
-        if view not in ("room", "head", "map"):
-            raise UsageError(f"pictures of the household are room, head or map, not {view!r}")
-        self._view = view
-        self.spec = WorldSpec(
-            name="household",
-            options={} if view == "room" else {"view": view},
-            observation_size=42,
-            action_size=11,
-            factors=(
-                Factor("agent location", tuple(range(42))[LOCATION]),
-                Factor("electric appliances", tuple(range(42))[RUNNING]),
-                Factor("objects in view", tuple(range(42))[IN_VIEW]),
-                Factor("proprioception", tuple(range(42))[FREE], controlled=False),
-            ),
-            episode_length=1000,
-        )
-
+    spec = WorldSpec(
+        name="household",
+        options={},
+        observation_size=42,
+        action_size=11,
+        factors=(
+            Factor("agent location", tuple(range(42))[LOCATION]),
+            Factor("electric appliances", tuple(range(42))[RUNNING]),
+            Factor("objects in view", tuple(range(42))[IN_VIEW]),
+            Factor("proprioception", tuple(range(42))[FREE], controlled=False),
+        ),
+        episode_length=1000,
+    )
+    views = ("room", "head", "map")
     paper_dci = {"dusdi": (0.833, 0.834, 0.854), "diayn-mc": (0.017, 0.019, 0.752)}
+
+    def __init__(self, view: str = "room"):
+        self.choose_view(view)
 
     @cached_property
     def model(self) -> Any:
@@ -131,7 +129,7 @@ class Household(HostWorld):
         return build_model(self.spec.name)
 
     def vector(self, count: int) -> VectorWorld:
-        return _Homes(self.model, self.spec, self._view, count)
+        return _Homes(self.model, self.spec, self.view, count)
 
     def oracle(self, observation, skill):
         """Drives to a corner or the middle and faces north, points at an appliance or at none, looks at an object or at none."""

@@ -96,6 +96,9 @@ class Task(World):
         """The task's variables in observations [n, D], [n, V]."""
         return observation[:, self.world.spec.observation_size : -1]
 
+    def choose_view(self, view: str) -> None:
+        self.world.choose_view(view)
+
     def start(self, key: jax.Array, world: EnvState) -> TaskState:
         """Where the task stands when an episode begins."""
         variables, world = self.begin(key, world)
@@ -138,6 +141,20 @@ class JaxTask(Task, JaxWorld):
 
 class HostTask(Task, HostWorld):
     """A task in a world on the host. It sees the world's observation, can't change the world, and is compiled by itself."""
+
+    #: physics takes most of the time, so there are fewer steps, and more updates for each of them
+    agent_presets = {
+        "fast": {
+            "ppo": {"steps": 1_024_000, "num_envs": 16, "batch_size": 64, "log_every": 32_000, "checkpoint_every": 512_000},
+            "sac": {
+                "steps": 1_024_000,
+                "num_envs": 64,
+                "steps_per_update": 64,
+                "log_every": 64_000,
+                "checkpoint_every": 512_000,
+            },
+        }
+    }
 
     def words(self, variables: Variables) -> str:
         """The variables in words, to be written into pictures."""
