@@ -31,7 +31,7 @@ from dusdi.config import Config, PPOConfig, configure
 from dusdi.downstream import GraphHighTrainer
 from dusdi.envs import JaxWorld, World
 from dusdi.envs.particle import MultiParticle
-from dusdi.learner import GraphTrainer, Learner, TrainState
+from dusdi.learner import GraphTrainer, HostTrainer, Learner, TrainState, make_trainer
 from dusdi.policy import Skills, from_state
 from dusdi.rollout import GraphStepper
 from dusdi.run import provenance
@@ -313,6 +313,78 @@ def bench_training(quick: bool) -> Result:
     return Result(numbers, settings)
 
 
+def bench_physics(quick: bool) -> Result:
+    """The walker: ours against dm_control's own environment in a process per core, and envpool's; and how training splits up.
+
+    The split: seconds of simulating alone and of updating alone, as shares of the seconds of training, where they overlap.
+    """
+    import envpool
+
+    cores, copies, steps = len(os.sched_getaffinity(0)), 64, 2 if quick else 30
+    alone = 20 if quick else 300
+    walkers, rng = dusdi.make("walker").vector(copies), np.random.default_rng(0)
+    walkers.reset(0)
+    pool = envpool.make_gymnasium("WalkerRun-v1", num_envs=copies, num_threads=cores)
+    pool.reset()
+    actions = rng.uniform(-1, 1, (copies, 6))
+
+    def run(step: Callable[[np.ndarray], Any]) -> Callable[[], None]:
+        return lambda: [step(actions) for _ in range(steps)] and None
+
+    with ProcessPoolExecutor(cores, multiprocessing.get_context("spawn")) as processes:
+        sides = {
+            "ours": run(walkers.step),
+            "dm_control": lambda: list(processes.map(step_dm_control, [alone] * cores)),
+            "envpool": run(pool.step),
+        }
+        times = take_turns(sides, rounds=3 if quick else 7)
+    count = {"ours": copies * steps, "dm_control": alone * cores, "envpool": copies * steps}
+    numbers = {f"walker_{side}_steps_per_second": count[side] / times.seconds(side) for side in sides}
+    for side in ("dm_control", "envpool"):
+        numbers[f"walker_times_as_fast_as_{side}"] = times.ratio(side, "ours") * count["ours"] / count[side]
+    settings: dict[str, Any] = {"copies": copies, "cores": cores}
+    for name in ("walker", "household"):
+        split, settings[name] = training_split(name, quick)
+        numbers |= split
+    return Result(numbers, settings)
+
+
+def step_dm_control(count: int, envs: list[Any] = []) -> None:  # noqa: B006
+    """Steps dm_control's walker; each process keeps its own."""
+    from dm_control import suite
+
+    if not envs:
+        envs.append(suite.load("walker", "run"))
+        envs[0].reset()
+    for action in np.random.default_rng(0).uniform(-1, 1, (count, 6)):
+        if envs[0].step(action).last():
+            envs[0].reset()
+
+
+def training_split(name: str, quick: bool) -> tuple[dict[str, float], dict[str, Any]]:
+    """Steps per second of training on the host, and what simulating and updating take of it by themselves."""
+    world = dusdi.make(name)
+    config = configure("debug" if quick else "fast", world.presets, {})
+    trainer, iterations = make_trainer(world, config), 2 if quick else 20
+    assert isinstance(trainer, HostTrainer)
+    held = [trainer.advance(trainer.restart(trainer.init()), trainer.random_iterations, True)]
+    actions = np.random.default_rng(0).uniform(-1, 1, (config.num_envs, world.spec.action_size))
+
+    def train() -> None:
+        held[0] = jax.block_until_ready(trainer.advance(held[0], iterations, False))
+
+    sides = {
+        "training": train,
+        "simulating": lambda: [trainer.simulate(actions) for _ in range(iterations)] and None,
+        "updating": chained(updates_only(trainer.learner, iterations), jax.tree.map(jnp.copy, held[0])),
+    }
+    times = take_turns(sides, rounds=3 if quick else 7)
+    numbers = {f"{name}_training_steps_per_second": iterations * config.num_envs / times.seconds("training")}
+    numbers |= {f"{name}_share_of_{side}": times.ratio(side, "training") for side in ("simulating", "updating")}
+    trainer.close()
+    return numbers, config.to_json()
+
+
 def untrained_skills(world: World, preset: str) -> Skills:
     """Skills fresh from their initialisation: as fast as trained ones."""
     trainer, config = trainer_for(world, preset, **({} if preset == "debug" else SMALL_REPLAY))
@@ -425,6 +497,7 @@ BENCHMARKS: dict[str, Callable[[bool], Result]] = {
     "factors": bench_factors,
     "memory": bench_memory,
     "training": bench_training,
+    "physics": bench_physics,
     "hierarchy": bench_hierarchy,
     "learning": bench_learning,
 }

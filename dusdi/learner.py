@@ -306,9 +306,12 @@ class HostTrainer(SkillTrainer):
             actions = np.asarray(action)
             if not random:
                 state = self._update(state)
-            step = self._stepper.step(actions.reshape(-1, actions.shape[-1]))
-            state = self._record(state, action, Step(*map(self._split, step)))
+            state = self._record(state, action, self.simulate(actions))
         return state
+
+    def simulate(self, actions: np.ndarray) -> Step:
+        """A step of all copies of the world, by actions [n, A] or [S, n, A]."""
+        return Step(*map(self._split, self._stepper.step(actions.reshape(-1, actions.shape[-1]))))
 
     def _split(self, rows: np.ndarray) -> np.ndarray:
         """Rows of all environments [S * n, ...] to seeds [S, n, ...]."""

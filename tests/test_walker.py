@@ -11,7 +11,7 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 
 import dusdi
-from dusdi.envs.physics import Simulation, kinematics, load_mujoco
+from dusdi.envs.physics import Simulation, load_mujoco
 from dusdi.envs.walker import SUBSTEPS, Walker
 from dusdi.errors import UsageError
 from dusdi.tasks.walker import GOAL_WINDOWS, Goals
@@ -71,19 +71,24 @@ def test_episodes_start_as_in_dm_control_and_follow_the_seed(model):
     np.testing.assert_array_equal(vector.reset(seed=3), first)
 
 
-def test_bodies_are_where_mujoco_puts_them(model):
-    data, rng = mujoco.MjData(model), np.random.default_rng(1)
-    qpos, qvel = rng.normal(size=(5, model.nq)), rng.normal(size=(5, model.nv))
-    bodies = kinematics(model, qpos, qvel)
-    for i in range(5):
-        data.qpos[:], data.qvel[:] = qpos[i], qvel[i]
-        mujoco.mj_forward(model, data)
-        np.testing.assert_allclose(bodies.position[i], data.xpos, atol=1e-12)
-        np.testing.assert_allclose(bodies.rotation[i].reshape(-1, 9), data.xmat, atol=1e-12)
-        for body in range(1, model.nbody):
-            velocity = np.zeros(6)
-            mujoco.mj_objectVelocity(model, data, mujoco.mjtObj.mjOBJ_XBODY, body, velocity, 0)
-            np.testing.assert_allclose(np.append(bodies.spin[i, body], bodies.velocity[i, body]), velocity, atol=1e-12)
+def test_sensors_are_those_of_the_state_it_is_in(model):
+    """Not of the step before, as MuJoCo leaves them."""
+    simulation, data, rng = Simulation(model, 5, SUBSTEPS), mujoco.MjData(model), np.random.default_rng(1)
+    start = rng.uniform(-0.3, 0.3, (5, model.nq))
+
+    def check():
+        for i in range(5):
+            data.qpos[:], data.qvel[:] = simulation.qpos[i], simulation.qvel[i]
+            mujoco.mj_forward(model, data)
+            np.testing.assert_allclose(simulation.sensors[i], data.sensordata, atol=1e-12)
+
+    simulation.place(np.ones(5, bool), start)
+    check()
+    for _ in range(10):
+        simulation.step(rng.uniform(-1, 1, (5, 6)))
+        check()
+    simulation.place(np.arange(5) % 2 == 0, start)
+    check()
 
 
 def test_a_copy_does_not_notice_the_others(model):

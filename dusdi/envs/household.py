@@ -15,7 +15,7 @@ import numpy as np
 
 from dusdi.envs.base import HostWorld, VectorWorld
 from dusdi.envs.canvas import INK, Canvas, fade
-from dusdi.envs.physics import Bodies, Simulation, kinematics, load_mujoco, matrix_of, package_folder
+from dusdi.envs.physics import Simulation, load_mujoco, package_folder
 from dusdi.envs.pictures import Camera
 from dusdi.types import Factor, WorldSpec
 
@@ -207,6 +207,9 @@ def _motorise(mujoco: Any, spec: Any) -> None:
     )
     hand.add_site(name="remote", pos=(0.12, 0, 0), size=(0.01, 0.01, 0.01), rgba=(1, 0.1, 0.1, 1))
     spec.body("robot0:head_camera_link").add_site(name="eye", pos=(0, 0, 0), rgba=(0, 0, 0, 0))
+    for site in ("remote", "eye"):
+        for kind in (mujoco.mjtSensor.mjSENS_FRAMEPOS, mujoco.mjtSensor.mjSENS_FRAMEXAXIS):
+            spec.add_sensor(type=kind, objtype=mujoco.mjtObj.mjOBJ_SITE, objname=site)
 
 
 def _set_friction(joint: Any, *, armature: float, damping: float) -> None:
@@ -367,7 +370,7 @@ class _Homes(VectorWorld):
         start = np.zeros((self._count, self._model.nq))
         start[:, self._base] = self._random.uniform(*START, (self._count, 3))
         start[:, self._servo] = self._rest + self._reach * self._random.uniform(-0.3, 0.3, (self._count, len(self._servo)))
-        self._simulation.qpos[mask], self._simulation.qvel[mask] = start[mask], 0.0
+        self._simulation.place(mask, start)
         self._age[mask], self._glow[mask] = 0, 0
         return self._observe()
 
@@ -387,9 +390,7 @@ class _Homes(VectorWorld):
 
     def _observe(self) -> np.ndarray:
         qpos, qvel = self._simulation.qpos, self._simulation.qvel
-        bodies = kinematics(self._model, qpos, qvel)
-        remote, pointing = self._site(bodies, "remote")
-        eye, looking = self._site(bodies, "eye")
+        remote, pointing, eye, looking = self._simulation.sensors.reshape(self._count, 4, 3).swapaxes(0, 1)
         opening = qpos[:, self._servo[-2:]].mean(1)
         self._signalled = find_signalled(remote, pointing, opening < PRESSED)
         place, heading = qpos[:, self._base[:2]], qpos[:, self._base[2]]
@@ -409,12 +410,6 @@ class _Homes(VectorWorld):
             eye[:, 2],
         ]  # fmt: skip
         return np.concatenate([np.reshape(column, (self._count, -1)) for column in columns], axis=1).astype(np.float32)
-
-    def _site(self, bodies: Bodies, name: str) -> tuple[np.ndarray, np.ndarray]:
-        """Where a site is, and where its x axis points, both [n, 3]."""
-        site = self._model.site(name)
-        rotation = bodies.rotation[:, site.bodyid[0]]
-        return bodies.position[:, site.bodyid[0]] + rotation @ site.pos, rotation @ matrix_of(site.quat)[:, 0]
 
     def render(self, index=0):
         observation = self._observe()[index]

@@ -1,8 +1,4 @@
-"""Many copies of a MuJoCo model at once: stepped by MuJoCo's own threads, looked at with NumPy.
-
-`Simulation` holds the copies' positions and velocities, and `kinematics` says where that puts their bodies: as MuJoCo would
-after each step, but for all copies together and without a step more.
-"""
+"""Many copies of a MuJoCo model at once, stepped by MuJoCo's own threads."""
 
 from __future__ import annotations
 
@@ -11,13 +7,11 @@ import importlib.util
 import os
 from pathlib import Path
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from dusdi.errors import UsageError
-
-HINGE, SLIDE = 3, 2  # MuJoCo's numbers of joint types
 
 
 def package_folder(package: str, world: str) -> Path:
@@ -41,101 +35,46 @@ def load_mujoco(world: str) -> ModuleType:
 
 
 class Simulation:
-    """n copies of a model.
+    """n copies of a model, without memory of their own: actuators and plugins with a state are not supported.
 
     Attributes:
-      model: the `mujoco.MjModel`.
-      qpos: positions of the joints, [n, nq]; writing to it moves the copies.
+      qpos: positions of the joints, [n, nq].
       qvel: velocities of the joints, [n, nv].
+      sensors: what the model's sensors say in that state, [n, nsensordata].
     """
 
     def __init__(self, model: Any, count: int, substeps: int):
         import mujoco
         from mujoco.rollout import Rollout
 
-        self.model, self._substeps = model, substeps
         threads = min(count, len(os.sched_getaffinity(0)))
         self._pool = Rollout(nthread=threads if threads > 1 else 0)
-        self._data = [mujoco.MjData(model) for _ in range(threads)]
+        self.datas = [mujoco.MjData(model) for _ in range(threads)]
         size = mujoco.mj_stateSize(model, mujoco.mjtState.mjSTATE_FULLPHYSICS.value)
-        self._state = np.zeros((count, size))
-        self._path = np.zeros((count, substeps, size))
-        self._sensors = np.zeros((count, substeps, model.nsensordata))
-        start = 1  # after the time
-        self.qpos = self._state[:, start : start + model.nq]
-        self.qvel = self._state[:, start + model.nq : start + model.nq + model.nv]
-        self._models = [model] * count
+        assert size == 1 + model.nq + model.nv
+        self._model, self._substeps = model, substeps
+        self._state, self.sensors = np.zeros((count, size)), np.zeros((count, model.nsensordata))
+        self.qpos, self.qvel = self._state[:, 1 : 1 + model.nq], self._state[:, 1 + model.nq :]  # after the time
+
+    def place(self, mask: np.ndarray, qpos: np.ndarray) -> None:
+        """Puts copies [n] at rest with their joints at qpos [n, nq]."""
+        self.qpos[mask], self.qvel[mask] = qpos[mask], 0.0
+        _, sensors = self._roll_out(self._state[mask], np.zeros((int(mask.sum()), self._model.nu)), 1)
+        self.sensors[mask] = sensors[:, 0]
 
     def step(self, control: np.ndarray) -> None:
         """Applies controls [n, nu] for all substeps."""
-        held = np.ascontiguousarray(np.broadcast_to(control[:, None], (len(control), self._substeps, control.shape[1])), float)
-        options = {"nstep": self._substeps, "state": self._path, "sensordata": self._sensors, "skip_checks": True}
-        self._state[:, 0] = 0.0  # time means nothing here, and episodes have no end as far as MuJoCo is concerned
-        self._pool.rollout(self._models, self._data, self._state, held, **options)
-        self._state[:] = self._path[:, -1]
+        # MuJoCo reads its sensors at the beginning of a step, so one more is made, of which only that is wanted.
+        states, sensors = self._roll_out(self._state, control, self._substeps + 1)
+        self._state[:], self.sensors[:] = states[:, -2], sensors[:, -1]
+        self._state[:, 0] = 0.0  # nothing depends on the time
+
+    def _roll_out(self, start: np.ndarray, control: np.ndarray, steps: int) -> tuple[np.ndarray, np.ndarray]:
+        """States and sensors of copies that start somewhere and are controlled all along, [n, steps, ...]."""
+        if not len(start):
+            return np.zeros((0, steps, start.shape[1])), np.zeros((0, steps, self.sensors.shape[1]))
+        held = np.broadcast_to(control[:, None], (len(control), steps, control.shape[1]))
+        return self._pool.rollout(self._model, self.datas, start, np.ascontiguousarray(held, float), nstep=steps)
 
     def close(self) -> None:
         self._pool.close()
-
-
-class Bodies(NamedTuple):
-    """Where the bodies of n copies are and how they move.
-
-    Attributes:
-      position: of their frames, [n, nbody, 3].
-      rotation: of their frames, columns are the axes, [n, nbody, 3, 3].
-      velocity: of their frames' origins, [n, nbody, 3].
-      spin: their angular velocity, [n, nbody, 3].
-    """
-
-    position: np.ndarray
-    rotation: np.ndarray
-    velocity: np.ndarray
-    spin: np.ndarray
-
-
-def kinematics(model: Any, qpos: np.ndarray, qvel: np.ndarray) -> Bodies:
-    """The bodies of n copies with joint positions [n, nq] and velocities [n, nv]; for hinges and slides only."""
-    count, bodies = len(qpos), model.nbody
-    position, velocity, spin = (np.zeros((bodies, count, 3)) for _ in range(3))
-    rotation = np.zeros((bodies, count, 3, 3))
-    rotation[0] = np.eye(3)
-    for body in range(1, bodies):
-        parent = model.body_parentid[body]
-        turn = rotation[parent]
-        offset = turn @ model.body_pos[body]
-        place, speed, rate = position[parent] + offset, velocity[parent] + np.cross(spin[parent], offset), spin[parent]
-        turn = turn @ matrix_of(model.body_quat[body])
-        for joint in range(model.body_jntadr[body], model.body_jntadr[body] + model.body_jntnum[body]):
-            axis, moved, moving = turn @ model.jnt_axis[joint], qpos[:, joint] - model.qpos0[joint], qvel[:, joint, None]
-            if model.jnt_type[joint] == SLIDE:
-                place = place + axis * moved[:, None]
-                speed = speed + axis * moving + np.cross(rate, axis * moved[:, None])
-            else:
-                assert model.jnt_type[joint] == HINGE
-                arm = turn @ model.jnt_pos[joint]
-                turn = turn @ turn_about(model.jnt_axis[joint], moved)
-                back = turn @ model.jnt_pos[joint]
-                speed = speed + np.cross(rate, arm)
-                rate = rate + axis * moving
-                speed = speed - np.cross(rate, back)
-                place = place + arm - back
-        position[body], rotation[body], velocity[body], spin[body] = place, turn, speed, rate
-    return Bodies(*(x.swapaxes(0, 1) for x in (position, rotation, velocity, spin)))
-
-
-def matrix_of(quaternion: np.ndarray) -> np.ndarray:
-    """The rotation matrix of a unit quaternion (w, x, y, z)."""
-    w, v = quaternion[0], quaternion[1:]
-    return np.eye(3) + 2 * w * cross_matrix(v) + 2 * cross_matrix(v) @ cross_matrix(v)
-
-
-def turn_about(axis: np.ndarray, angle: np.ndarray) -> np.ndarray:
-    """Rotations by angles [n] about a unit axis, [n, 3, 3] (Rodrigues)."""
-    k = cross_matrix(axis)
-    return np.eye(3) + np.sin(angle)[:, None, None] * k + (1 - np.cos(angle))[:, None, None] * (k @ k)
-
-
-def cross_matrix(v: np.ndarray) -> np.ndarray:
-    """The matrix that multiplies like the cross product with v."""
-    return np.array([(0, -v[2], v[1]), (v[2], 0, -v[0]), (-v[1], v[0], 0)])

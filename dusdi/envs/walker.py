@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from dusdi.envs.base import HostWorld, VectorWorld
-from dusdi.envs.physics import Simulation, kinematics, load_mujoco, package_folder
+from dusdi.envs.physics import Simulation, load_mujoco, package_folder
 from dusdi.envs.pictures import Camera
 from dusdi.types import Factor, WorldSpec
 
@@ -23,8 +23,8 @@ X, Z, CENTRE_SPEED, TORSO_XX = 0, 1, 2, 5  # observation entries that tasks look
 
 
 class Walker(HostWorld):
-    """The observation is torso x, z (2), speed of the centre of mass along x and of the torso along x and z (3), the x and z of
-    every body's x axis (14), and the rates of the torso's pitch and of the six joints (7)."""
+    """The observation is torso x, z (2), speed of the centre of mass along x and of the torso along x and z (3), the x of every
+    body's x and z axes (14), and the rates of the torso's pitch and of the six joints (7)."""
 
     spec = WorldSpec(
         name="walker",
@@ -41,9 +41,13 @@ class Walker(HostWorld):
 
     @cached_property
     def model(self) -> Any:
-        """The walker as dm_control ships it."""
-        folder = package_folder("dm_control", self.spec.name)
-        return load_mujoco(self.spec.name).MjModel.from_xml_path(str(folder / "suite" / "walker.xml"))
+        """The walker as dm_control ships it, with sensors for what it observes."""
+        mujoco, folder = load_mujoco(self.spec.name), package_folder("dm_control", self.spec.name)
+        spec = mujoco.MjSpec.from_file(str(folder / "suite" / "walker.xml"))
+        for body in spec.bodies[1:]:
+            axis, kind = mujoco.mjtSensor.mjSENS_FRAMEXAXIS, mujoco.mjtObj.mjOBJ_XBODY
+            spec.add_sensor(name=body.name, type=axis, objtype=kind, objname=body.name)
+        return spec.compile()
 
     def vector(self, count: int) -> VectorWorld:
         return _Walkers(self.model, self.spec, count)
@@ -65,8 +69,7 @@ class _Walkers(VectorWorld):
         start[:, ROOTY] = self._random.uniform(-np.pi, np.pi, self._count)
         low, high = self._model.jnt_range[ROOTY + 1 :].T
         start[:, ROOTY + 1 :] = self._random.uniform(low, high, (self._count, len(low)))
-        self._simulation.qpos[mask] = start[mask]
-        self._simulation.qvel[mask] = 0.0
+        self._simulation.place(mask, start)
         self._age[mask] = 0
         return self._observe()
 
@@ -77,17 +80,13 @@ class _Walkers(VectorWorld):
 
     def _observe(self) -> np.ndarray:
         qpos, qvel = self._simulation.qpos, self._simulation.qvel
-        bodies = kinematics(self._model, qpos, qvel)
-        # momentum over mass: each body's centre moves with its frame, and turns about it
-        mass, centre = self._model.body_mass, (bodies.rotation @ self._model.body_ipos[..., None])[..., 0]
-        along_x = bodies.velocity[..., 0] + bodies.spin[..., 1] * centre[..., 2] - bodies.spin[..., 2] * centre[..., 1]
-        speed = along_x @ mass / mass.sum()
+        speed, axes = self._simulation.sensors[:, :1], self._simulation.sensors[:, 3:].reshape(self._count, -1, 3)
         columns = [
             qpos[:, [ROOTX]],
             STANDING + qpos[:, [ROOTZ]],
-            speed[:, None],
+            speed,
             qvel[:, [ROOTX, ROOTZ]],
-            bodies.rotation[:, 1:, 0, ::2].reshape(self._count, -1),  # x row: its entries for the x and z axes
+            np.stack([axes[..., 0], -axes[..., 2]], axis=-1).reshape(self._count, -1),
             qvel[:, ROOTY:],
         ]
         return np.concatenate(columns, axis=1).astype(np.float32)
