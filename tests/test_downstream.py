@@ -387,3 +387,11 @@ def test_measuring_counts_whole_episodes_only(tmp_path):
     np.testing.assert_allclose(measured, total)
     with pytest.raises(UsageError, match="not one of dusdi's own tasks"):
         measure_task(tmp_path / "run", episodes=2)
+
+
+def test_flat_learning_says_nothing_about_returns_that_are_not_there_yet(tmp_path, capfd):
+    """Until an episode is over, its return is not a number, which TensorBoard's writer would complain about."""
+    dusdi.downstream(None, "gunner-2d/limited", preset="debug", steps=3_200, out=tmp_path / "run", progress=False)
+    with (tmp_path / "run" / "progress.csv").open() as file:
+        assert "nan" in file.read()
+    assert "NaN" not in "".join(capfd.readouterr())

@@ -11,6 +11,7 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 
 import dusdi
+from dusdi.downstream import agent_config
 from dusdi.envs.physics import Simulation, load_mujoco
 from dusdi.envs.walker import SUBSTEPS, Walker
 from dusdi.errors import UsageError
@@ -151,6 +152,15 @@ def test_skills_are_learned_and_put_to_work(tmp_path):
     solution = dusdi.downstream(skills, "walker/run", preset="debug", steps=4_000, progress=False)
     assert solution.decide(np.zeros((1, 27), np.float32)).shape == (1, 2)
     dusdi.downstream(None, "walker/goal", preset="debug", steps=1_600, progress=False, out=tmp_path / "flat")
+
+
+def test_agents_of_tasks_with_physics_take_fewer_steps_and_smaller_rollouts():
+    task, other = dusdi.make_task("walker/run"), dusdi.make_task("gunner-2d/limited")
+    for agent in ("ppo", "sac"):
+        ours, theirs = (agent_config(x, agent, "fast", {}) for x in (task, other))
+        assert ours.steps < theirs.steps and ours.num_envs < theirs.num_envs
+    assert agent_config(task, "cpg", "fast", {"num_envs": 64}).num_envs == 64
+    assert agent_config(task, "ppo", "debug", {}) == agent_config(other, "ppo", "debug", {})
 
 
 def test_pictures_show_the_walker_or_say_what_to_install():

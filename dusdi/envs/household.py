@@ -240,10 +240,8 @@ def _furnish(mujoco: Any, spec: Any, folder: Any) -> None:
     world.add_geom(type=cylinder, size=(1.1, 0.005, 0), pos=(0.1, -0.2, 0.005), rgba=_rgba("#b65c4a"), **loose)
     world.add_geom(type=cylinder, size=(0.85, 0.006, 0), pos=(0.1, -0.2, 0.005), rgba=_rgba("#e3cdb0"), **loose)
     world.add_geom(type=box, size=(0.02, 0.6, 0.45), pos=(-2.49, -0.9 + 1.0 - 1.9, 1.7), rgba=_rgba("#bcdcf0"), **loose)
-    world.add_light(
-        pos=(0, 0, 2.4), dir=(0, 0, -1), diffuse=(0.55, 0.53, 0.5), ambient=(0.45, 0.45, 0.45), castshadow=True, cutoff=80
-    )
-    world.add_light(pos=(1.5, -2.0, 2.4), dir=(-0.5, 0.7, -0.6), diffuse=(0.35, 0.35, 0.38), castshadow=False)
+    spec.visual.headlight.ambient, spec.visual.headlight.diffuse = (0.35, 0.35, 0.35), (0.3, 0.3, 0.3)
+    world.add_light(pos=(0.3, -0.3, 2.4), dir=(0, 0, -1), diffuse=(0.6, 0.57, 0.5), castshadow=True, cutoff=85, exponent=1)
     camera = np.array([3.4, -4.6, 4.4])
     forward = np.array([0, 0.1, 0.5]) - camera
     right = np.cross(forward, [0, 0, 1])
