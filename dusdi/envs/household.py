@@ -86,17 +86,17 @@ SERVO = {**HEAD, **ARM, **FINGERS}
 
 #: observation entries
 LOCATION, RUNNING, IN_VIEW, FREE = slice(0, 3), slice(3, 7), slice(7, 10), slice(10, 42)
-OPENING, REMOTE, POINTING, LOOKING = 30, slice(32, 35), slice(35, 38), slice(38, 41)
+SINE, COSINE, OPENING, REMOTE, POINTING, LOOKING = 10, 11, 31, slice(33, 36), slice(36, 39), slice(39, 42)
 HEAD_CONTROL, ARM_CONTROL, GRIPPER_CONTROL = slice(2, 4), slice(4, 10), 10  # action entries; the first two drive
 
 FLOOR, WALL = "#d9c7a8", "#efe9dd"
 
 
 class Household(HostWorld):
-    """The observation is where the robot is (x, y, heading), which appliances run (4), which objects are in
-    view (3), and what the robot feels of itself (32): sine and cosine of the heading, the base's speeds, joint
-    positions and velocities of head, arm and gripper, the remote control's place relative to the base, where it points, where
-    the camera looks, and how high the torso is.
+    """The observation is where the robot is (x, y, and how far its torso is lifted, which is fixed), which appliances run (4), which
+    objects are in view (3), and what the robot feels of itself (32): sine and cosine of the heading, the base's speeds, joint
+    positions and velocities of head, arm and gripper, the remote control's place relative to the base, where it points, and
+    where the camera looks.
 
     The action is speed and turning rate of the base (2) and where to move head (2), arm (6) and gripper (1).
 
@@ -393,19 +393,16 @@ class _Homes(VectorWorld):
         self._signalled = find_signalled(remote, pointing, opening < PRESSED)
         place, heading = qpos[:, self._base[:2]], qpos[:, self._base[2]]
         cosine, sine = np.cos(heading), np.sin(heading)
-        speed = qvel[:, self._base[0]] * cosine + qvel[:, self._base[1]] * sine
-        offset = remote[:, :2] - place
+        ahead, sideways = turned(qvel[:, self._base[:2]], cosine, sine)
         columns = [
-            place,
-            (heading + np.pi) % (2 * np.pi) - np.pi,
+            place, np.full(self._count, LIFT),
             self._glow > 0,
             find_in_view(eye, looking),
-            sine, cosine, speed, qvel[:, self._base[2]],
+            sine, cosine, ahead, sideways, qvel[:, self._base[2]],
             qpos[:, self._servo[:8]], qvel[:, self._servo[:8]],
             opening, qvel[:, self._servo[-2:]].mean(1),
-            offset[:, 0] * cosine + offset[:, 1] * sine, offset[:, 1] * cosine - offset[:, 0] * sine, remote[:, 2],
+            *turned(remote[:, :2] - place, cosine, sine), remote[:, 2],
             pointing, looking,
-            eye[:, 2],
         ]  # fmt: skip
         return np.concatenate([np.reshape(column, (self._count, -1)) for column in columns], axis=1).astype(np.float32)
 
@@ -430,6 +427,16 @@ class _Homes(VectorWorld):
             self._camera.close()
 
 
+def turned(vector: np.ndarray, cosine: np.ndarray, sine: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Vectors [n, 2] of the room as a robot sees them: how far ahead, and how far to the left."""
+    return vector[:, 0] * cosine + vector[:, 1] * sine, vector[:, 1] * cosine - vector[:, 0] * sine
+
+
+def heading_of(observation: np.ndarray) -> np.ndarray:
+    """Where the robot faces, counter-clockwise from east; observations [..., 42]."""
+    return np.arctan2(observation[..., SINE], observation[..., COSINE])
+
+
 # --- a hand-written policy ---
 
 PLACES = np.array([(-1.4, -1.0), (1.4, -1.0), (-1.4, 1.1), (1.4, 1.1), (0.0, 0.0)])  # where the oracle drives
@@ -439,7 +446,7 @@ HEAD_JOINT = np.array([-0.0338, 0.0, 1.06 + LIFT])
 
 def drive_to(observation: np.ndarray, place: np.ndarray) -> np.ndarray:
     """Speed and turn [n, 2] of a base that goes to a place [n, 2], backwards if that is shorter, and then faces north."""
-    way, heading = place - observation[:, :2], observation[:, 2]
+    way, heading = place - observation[:, :2], heading_of(observation)
     distance, bearing = np.linalg.norm(way, axis=1), np.arctan2(way[:, 1], way[:, 0])
     ahead = wrapped(bearing - heading)
     backwards = np.abs(ahead) > np.pi / 2
@@ -476,7 +483,7 @@ def look_at(observation: np.ndarray, thing: np.ndarray) -> np.ndarray:
 
 def bearing_from(observation: np.ndarray, joint: np.ndarray, target: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The bearing of a target [n, 3] seen from a joint of the body, relative to the heading; how far and how high it is."""
-    heading = observation[:, 2]
+    heading = heading_of(observation)
     forward = np.stack([np.cos(heading), np.sin(heading)], axis=1)
     way = target[:, :2] - observation[:, :2] - joint[0] * forward
     return wrapped(np.arctan2(way[:, 1], way[:, 0]) - heading), np.linalg.norm(way, axis=1), target[:, 2] - joint[2]
@@ -492,7 +499,7 @@ def wrapped(angle: np.ndarray) -> np.ndarray:
 
 def draw_map(observation: np.ndarray) -> np.ndarray:
     """The room from above: who is where, what runs, what is seen and what is pointed at."""
-    x, y, heading = observation[LOCATION]
+    x, y, heading = *observation[:2], float(heading_of(observation))
     canvas = Canvas(-ROOM - 0.15, ROOM + 0.15)
     canvas.box((-ROOM, -ROOM), (ROOM, ROOM), FLOOR, fade(INK, 0.6), 3)
     for piece in FURNITURE:
