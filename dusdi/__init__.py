@@ -15,13 +15,13 @@ from dusdi.evaluate import evaluate
 from dusdi.policy import Skills, load
 from dusdi.pretrain import pretrain
 from dusdi.skill_env import SkillEnv, SkillVectorEnv
-from dusdi.tasks import Task, make_task
+from dusdi.tasks import HostTask, JaxTask, Task, make_task
 from dusdi.types import Factor, WorldSpec
 from dusdi.video import render, render_task
 
 __all__ = [
-    "CheckpointError", "Config", "Controller", "DusdiError", "Factor", "HostWorld", "JaxWorld", "NonFiniteError", "PPOConfig",
-    "SkillEnv", "SkillVectorEnv", "Skills", "Task", "UsageError", "VectorWorld", "World", "WorldError", "WorldSpec",
+    "CheckpointError", "Config", "Controller", "DusdiError", "Factor", "HostTask", "HostWorld", "JaxTask", "JaxWorld",
+    "NonFiniteError", "PPOConfig", "SkillEnv", "SkillVectorEnv", "Skills", "Task", "UsageError", "VectorWorld", "World", "WorldError", "WorldSpec",
     "downstream", "evaluate", "from_gymnasium", "load", "load_controller", "make", "make_task", "pretrain", "render",
     "render_task",
 ]  # fmt: skip
