@@ -21,7 +21,7 @@ from dusdi.video import render, render_task
 
 __all__ = [
     "CheckpointError", "Config", "Controller", "DusdiError", "Factor", "HostTask", "HostWorld", "JaxTask", "JaxWorld",
-    "NonFiniteError", "PPOConfig", "SkillEnv", "SkillVectorEnv", "Skills", "Task", "UsageError", "VectorWorld", "World", "WorldError", "WorldSpec",
-    "downstream", "evaluate", "from_gymnasium", "load", "load_controller", "make", "make_task", "pretrain", "render",
-    "render_task",
+    "NonFiniteError", "PPOConfig", "SkillEnv", "SkillVectorEnv", "Skills", "Task", "UsageError", "VectorWorld", "World",
+    "WorldError", "WorldSpec", "downstream", "evaluate", "from_gymnasium", "load", "load_controller", "make", "make_task",
+    "pretrain", "render", "render_task",
 ]  # fmt: skip

@@ -93,10 +93,10 @@ FLOOR, WALL = "#d9c7a8", "#efe9dd"
 
 
 class Household(HostWorld):
-    """The observation is where the robot is (x, y, and how far its torso is lifted, which is fixed), which appliances
-    run (4), which objects are in view (3), and what the robot feels of itself (32): sine and cosine of the heading, the base's speeds, joint
-    positions and velocities of head, arm and gripper, the remote control's place relative to the base, where it points, and
-    where the camera looks.
+    """The observation is where the robot is (x, y, and how far its torso is lifted, which is fixed), which appliances run (4),
+    which objects are in view (3), and what the robot feels of itself (32): sine and cosine of the heading, the base's speeds,
+    joint positions and velocities of head, arm and gripper, the remote control's place relative to the base, where it points,
+    and where the camera looks.
 
     The action is speed and turning rate of the base (2) and where to move head (2), arm (6) and gripper (1).
 
