@@ -118,6 +118,22 @@ class Household(HostWorld):
         episode_length=1000,
     )
     views = ("room", "head", "map")
+    #: Steps are dear and updates cheap, hence two for every 64 of them. Which appliance runs is found by chance at first, so
+    #: the policy is kept random enough. Where q_phi and q_psi look is as in other small worlds. See docs/experiments.md.
+    presets = {
+        "fast": {
+            "num_envs": 64,
+            "steps_per_update": 32,
+            "bumps_on": "codes",
+            "discriminator_lr": 5e-3,
+            "penalty_hidden": (64, 64),
+            "penalty_lr": 5e-4,
+            "penalty_weight": 0.5,
+            "alpha": 0.05,
+            "learn_alpha": True,
+            "target_entropy": 0.2,
+        }
+    }
     paper_dci = {"dusdi": (0.833, 0.834, 0.854), "diayn-mc": (0.017, 0.019, 0.752)}
 
     def __init__(self, view: str = "room"):
@@ -185,7 +201,8 @@ def _motorise(mujoco: Any, spec: Any) -> None:
         joint = spec.joint(f"robot0:{name}_joint")
         _set_friction(joint, armature=0.5, damping=5.0)
         motor = spec.add_actuator(name=name, target=joint.name, trntype=mujoco.mjtTrn.mjTRN_JOINT)
-        motor.set_to_position(kp=150.0, kv=25.0)
+        stiff = name in FINGERS  # or they slip when the arm is swung
+        motor.set_to_position(kp=1000.0 if stiff else 150.0, kv=50.0 if stiff else 25.0)
         motor.forcelimited, motor.forcerange = True, (-60.0, 60.0)
     solid = {"contype": 1, "conaffinity": 0, "group": 4, "rgba": (0, 0, 0, 0), "mass": 0}
     capsule, cylinder = mujoco.mjtGeom.mjGEOM_CAPSULE, mujoco.mjtGeom.mjGEOM_CYLINDER
