@@ -239,6 +239,7 @@ def _train(jobs: Iterable[Job], settings: Settings) -> None:
     """Trains the runs that are not finished, after looking at all of them for what can't work."""
     jobs = list(jobs)
     for job in jobs:
+        make(job.world, **job.options).check_installed()
         _check_enough_steps(job.config(settings))
         _check_same_config(job, settings)
     for number, job in enumerate(jobs, 1):
@@ -274,6 +275,7 @@ def _check_same_config(job: Job | TaskJob, settings: Settings) -> None:
 def _train_tasks(jobs: Sequence[TaskJob], settings: Settings) -> None:
     """Trains the skills that are missing, then what is to choose them."""
     for job in jobs:
+        make_task(job.task).check_installed()
         _check_enough_steps(job.config(settings))
         _check_same_config(job, settings)
     _train(list({job.skills.folder(settings): job.skills for job in jobs if job.skills}.values()), settings)
@@ -349,7 +351,7 @@ def _task_markdown(
             f"## {task}",
             "",
             f"Random skills {floor:,.1f}, "
-            + (f"hand-written solution {ceiling:,.1f}." if ceiling else "no hand-written solution."),
+            + (f"hand-written solution {ceiling:,.1f}." if ceiling is not None else "no hand-written solution."),
             "",
             "| | return | share | seconds per seed | steps to the first method's end |",
             "|---|---|---|---|---|",
@@ -357,7 +359,7 @@ def _task_markdown(
         for method in methods:
             values = [row["return"] for row in own if row["method"] == method]
             spread = f" ± {np.std(values, ddof=1):,.1f}" if len(values) > 1 else ""
-            share = f"{(np.mean(values) - floor) / (ceiling - floor):.0%}" if ceiling else ""
+            share = f"{(np.mean(values) - floor) / (ceiling - floor):.0%}" if ceiling is not None else ""
             seconds = np.mean([row["seconds"] for row in own if row["method"] == method])
             reached = next((f"{step:,}" for step, value in _mean_curve(points, task, method) if value >= bar), "never")
             lines.append(f"| {method} | {np.mean(values):,.1f}{spread} | {share} | {seconds:.0f} | {reached} |")
@@ -453,7 +455,8 @@ def _dci_markdown(name: str, title: str, rows: Sequence[dict], jobs: Sequence[Jo
                 continue
             paper = [f"{row[f'{score}_paper']:.3f}" for score in NAMES]
             lines.append(f"| paper, {row['method']} | {' | '.join(paper)} | |")
-        lines.append("")
+        note = WORLDS[world.split()[0]].paper_note
+        lines += ["", note, ""] if note else [""]
     return "\n".join([*lines, *_made_by(name, jobs, settings)])
 
 

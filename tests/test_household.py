@@ -3,6 +3,7 @@
 import importlib.util
 
 import gymnasium
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -10,12 +11,26 @@ from gymnasium.utils.env_checker import check_env
 
 import dusdi
 from dusdi.envs import household
-from dusdi.envs.household import AFTERGLOW, APPLIANCES, FURNITURE, IN_VIEW, LOCATION, OBJECTS, PLACES, ROOM, RUNNING, Household
+from dusdi.envs.household import (
+    AFTERGLOW,
+    APPLIANCES,
+    FURNITURE,
+    IN_VIEW,
+    LOCATION,
+    OBJECTS,
+    OPENING,
+    PLACES,
+    PRESSED,
+    ROOM,
+    RUNNING,
+    Household,
+)  # fmt: skip
 from dusdi.envs.physics import load_mujoco
-from dusdi.errors import UsageError
+from dusdi.errors import UsageError, WorldError
 from dusdi.evaluate import ceiling_returns, returns
 from dusdi.tasks import make_task
-from dusdi.tasks.household import SCREEN, Orders
+from dusdi.tasks.base import TaskState
+from dusdi.tasks.household import ORDER_WINDOWS, SCREEN, Orders
 
 mujoco = load_mujoco("household")
 WORLD = Household(view="map")
@@ -70,7 +85,36 @@ def test_random_actions_for_twenty_thousand_steps_break_nothing_and_leave_nothin
             mujoco.mj_kinematics(WORLD.model, data)
             assert np.abs(data.xpos[:, :2]).max() < ROOM
         assert np.abs(simulation.qvel).max() < 30
-    assert all(warning.number == 0 for data in simulation.datas for warning in data.warning)
+    # MuJoCo's warnings are errors of the simulation
+
+
+def test_numbers_that_get_out_of_hand_are_an_error():
+    homes = WORLD.vector(2)
+    homes.reset(0)
+    homes._simulation.qvel[1, 0] = 1e12
+    with pytest.raises(WorldError, match="physics of copy 1 got out of hand"):
+        homes.step(np.zeros((2, 11)))
+
+
+def test_wheels_do_not_slip():
+    homes = WORLD.vector(1)
+    homes.reset(0)
+    homes._simulation.qpos[0, :3] = 0.0, 0.0, 0.0
+    round_and_round = np.zeros((1, 11))
+    round_and_round[0, :2] = 0.5, 1.0
+    for _ in range(20):
+        observation, _, _ = homes.step(round_and_round)
+        assert abs(observation[0, 13]) < 0.1
+    assert observation[0, 12] > 0.5  # ahead
+
+
+def test_an_episode_starts_with_nothing_touching_anything():
+    homes, data = WORLD.vector(300), mujoco.MjData(WORLD.model)
+    homes.reset(0)
+    for qpos in homes._simulation.qpos:
+        data.qpos[:] = qpos
+        mujoco.mj_forward(WORLD.model, data)
+        assert data.ncon == 0
 
 
 @pytest.mark.parametrize("heading", [0.0, np.pi / 2, np.pi, -np.pi / 2])
@@ -97,23 +141,26 @@ def test_the_remote_control_runs_what_it_points_at_until_it_lets_go():
         observation, _, _ = homes.step(WORLD.oracle(observation, skill))
     np.testing.assert_array_equal(observation[:, RUNNING], np.eye(4))
     skill[:, 1] = 4
-    for _ in range(10 + AFTERGLOW):
+    silent = 0
+    for _ in range(20):
         observation, _, _ = homes.step(WORLD.oracle(observation, skill))
+        silent += observation[0, OPENING] >= PRESSED
+        assert observation[0, RUNNING][0] == (silent <= AFTERGLOW)
     np.testing.assert_array_equal(observation[:, RUNNING], 0)
 
 
 def test_signals_need_aim_a_pressed_button_and_a_free_way():
     lamp = np.array(APPLIANCES[0].place)
-    above = lamp + np.array([0, -1.5, 0.0])
-    origin, yes = np.stack([above] * 4), np.ones(4, bool)
+    before = lamp + np.array([0, -1.5, 0.0])
+    origin, yes = np.stack([before] * 4), np.ones(4, bool)
     aim = np.array([(0, 1, 0), (-np.sin(0.34), np.cos(0.34), 0), (-np.sin(0.36), np.cos(0.36), 0), (0, -1, 0)])
     heard = household.find_signalled(origin, aim, yes)
     np.testing.assert_array_equal(heard[:, 0], [True, True, False, False])
     assert not heard[:, 1:].any()
     assert not household.find_signalled(origin, aim, ~yes).any()
-    behind = np.array([[-1.9, 2.2 - 4.8, 1.25]])  # farther than the remote control reaches, were there no wall
-    assert household.find_signalled(behind, aim[:1], yes[:1])[0, 0]
-    assert not household.find_signalled(behind - np.array([0, 2, 0]), aim[:1], yes[:1]).any()
+    far = np.array([[-1.9, 2.2 - 5.9, 1.25]])
+    assert household.find_signalled(far, aim[:1], yes[:1])[0, 0]
+    assert not household.find_signalled(far - np.array([0, 0.2, 0]), aim[:1], yes[:1]).any()  # farther than it reaches
     low = np.array([[1.9, 1.6, 0.1]])  # on the floor before the sideboard, which the radio stands on
     assert not household.find_signalled(low, np.array([(0, 0.655, 0.756)]), yes[:1]).any()
 
@@ -169,6 +216,10 @@ def seen(**parts):
     return observation
 
 
+def orders(order, read=False, age=0, in_view=False):
+    return Orders(jnp.int32(order), jnp.int32(age), jnp.bool_(read), jnp.bool_(in_view))
+
+
 def test_rewards_of_the_tasks_by_hand():
     look, inspect, keep = (make_task(f"household/{name}") for name in BARS)
 
@@ -179,7 +230,7 @@ def test_rewards_of_the_tasks_by_hand():
     assert paid(inspect, 0, seen(at=(-1.9, 0.7), runs=["lamp"])) == 1
     assert paid(inspect, 0, seen(at=(-1.9, 0.5), runs=["lamp"])) == 0  # too far
     assert paid(inspect, 0, seen(at=(-1.9, 0.7), runs=["fan"])) == 0
-    fan, nothing = (Orders(jnp.int32(i), jnp.bool_(False), jnp.int32(0)) for i in (2, 4))
+    fan, nothing = (orders(i) for i in (2, 4))
     assert paid(keep, fan, seen(runs=["fan"])) == 1
     assert paid(keep, fan, seen(runs=["fan", "lamp"])) == 0
     assert paid(keep, nothing, seen()) == 1 and paid(keep, nothing, seen(runs=["lamp"])) == 0
@@ -187,12 +238,23 @@ def test_rewards_of_the_tasks_by_hand():
 
 def test_orders_are_known_once_the_screen_is_read():
     task = make_task("household/housekeep")
-    orders = Orders(jnp.int32(2), jnp.bool_(False), jnp.int32(0))
-    np.testing.assert_array_equal(task.tell(orders), np.zeros(5))
-    orders, _, _ = task.judge(orders, seen(sees=[SCREEN]), False)
-    orders, _, _ = task.judge(orders, seen(), False)  # and remembered
-    np.testing.assert_array_equal(task.tell(orders), np.eye(5)[2])
-    assert task.words(orders) == "run the fan (read)"
+    unread = orders(2)
+    np.testing.assert_array_equal(task.tell(unread), np.zeros(5))
+    read, _, _ = task.judge(unread, seen(sees=[SCREEN]), False)
+    read, _, _ = task.judge(read, seen(), False)  # and remembered
+    np.testing.assert_array_equal(task.tell(read), np.eye(5)[2])
+    assert task.words(read) == "run the fan (read)"
+
+
+@pytest.mark.parametrize("looks", [True, False])
+def test_a_new_order_is_known_at_once_to_who_looks_at_the_screen(looks):
+    task = make_task("household/housekeep")
+    state = TaskState(seen(), orders(2, read=True, age=ORDER_WINDOWS - 1), jnp.int32(199), jnp.zeros(1))
+    state = task.move_on(state, seen(sees=[SCREEN] if looks else []), jax.random.PRNGKey(0))
+    assert int(state.variables.order) != 2 and int(state.variables.age) == 0
+    assert bool(state.variables.read) == looks
+    begun, _ = task.begin(jax.random.PRNGKey(0), seen(sees=[SCREEN] if looks else []))
+    assert bool(begun.read) == looks
 
 
 def test_episodes_follow_the_seed_and_start_where_asked():
@@ -212,17 +274,27 @@ def test_gymnasium_accepts_it():
     check_env(gymnasium.make("dusdi/Household-v0", view="map", render_mode="rgb_array").unwrapped)
 
 
-def test_pictures():
-    assert make_task("household/inspect", view="map").vector(1).render().shape == (480, 480, 3)
-    for view in ("room", "head"):
-        homes = Household(view).vector(1)
-        homes.reset(0)
-        try:
-            assert homes.render().std() > 20
-        except UsageError as error:
-            assert "apt install" in str(error)
-            pytest.skip("no EGL and no OSMesa here")
-        homes.close()
+def test_a_map_needs_no_graphics_and_names_what_the_task_wants():
+    homes, told = WORLD.vector(1), make_task("household/inspect", view="map").vector(1)
+    homes.reset(0), told.reset(0)
+    plain, with_words = homes.render(), told.render()
+    assert plain.shape == with_words.shape == (480, 480, 3)
+    assert (plain[200:] == with_words[200:]).all() and (plain[:20] != with_words[:20]).any()
+
+
+@pytest.mark.parametrize("view", ["room", "head"])
+def test_pictures(view):
+    homes = Household(view).vector(1)
+    homes.reset(0)
+    try:
+        assert homes.render().std() > 20
+    except UsageError as error:
+        assert "apt install" in str(error)
+        pytest.skip("no EGL and no OSMesa here")
+    homes.close()
+
+
+def test_unknown_views_are_refused():
     with pytest.raises(UsageError, match="unknown view 'film'; choose from: head, map, room"):
         dusdi.make("household", view="film")
     with pytest.raises(UsageError, match="only one view of 'walker'"):

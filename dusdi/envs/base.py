@@ -72,6 +72,12 @@ class World(abc.ABC):
     #: which reward channel depends on which skill component, bool [K, C], for the causal policy gradient; None if nobody said
     causal: np.ndarray | None = None
 
+    #: what to know of the paper's figures for it, if they are not of the very same world
+    paper_note: str = ""
+
+    def check_installed(self) -> None:  # noqa: B027
+        """Raises a `UsageError` if it needs packages that are not there; most worlds need none."""
+
     #: the kinds of pictures it can draw, if there are several
     views: Sequence[str] = ()
 

@@ -31,7 +31,7 @@ VIEW = 0.4  # half angle of the cone in which the head camera sees
 BEAM = 0.35  # half angle of the remote control's beam
 RANGE = 6.0  # of the remote control
 PRESSED = 0.035  # the remote control sends while the gripper is closed farther than this
-AFTERGLOW = 3  # steps for which an appliance runs on without a signal
+AFTERGLOW = 2  # steps for which an appliance runs on without a signal
 
 
 class Box(NamedTuple):
@@ -81,7 +81,7 @@ ARM = {
     "wrist_flex": (-0.6, 0.5),
 }
 FINGERS = {"r_gripper_finger": (0.025, 0.025), "l_gripper_finger": (0.025, 0.025)}
-BASE = ("east", "north", "heading")
+BASE = ("east", "north", "heading")  # joints
 SERVO = {**HEAD, **ARM, **FINGERS}
 
 #: observation entries
@@ -134,10 +134,15 @@ class Household(HostWorld):
             "target_entropy": 0.2,
         }
     }
+    paper_note = "The paper's figures are for iGibson, a world of the same kind."
     paper_dci = {"dusdi": (0.833, 0.834, 0.854), "diayn-mc": (0.017, 0.019, 0.752)}
 
     def __init__(self, view: str = "room"):
         self.choose_view(view)
+
+    def check_installed(self):
+        for package in ("mujoco", "gymnasium_robotics"):
+            package_folder(package, self.spec.name)
 
     @cached_property
     def model(self) -> Any:
@@ -174,7 +179,7 @@ def build_model(world: str) -> Any:
     spec.option.integrator = mujoco.mjtIntegrator.mjINT_IMPLICITFAST
     spec.compiler.fusestatic = True  # bodies that can't move are part of those that carry them
     _motorise(mujoco, spec)
-    _furnish(mujoco, spec, folder)
+    _furnish(mujoco, spec)
     return spec.compile()
 
 
@@ -185,11 +190,12 @@ def _motorise(mujoco: Any, spec: Any) -> None:
     base, hinge, slide = spec.body("robot0:base_link"), mujoco.mjtJoint.mjJNT_HINGE, mujoco.mjtJoint.mjJNT_SLIDE
     base.pos = (0, 0, 0)
     for name, kind, axis in zip(BASE, (slide, slide, hinge), np.eye(3), strict=True):
-        joint = base.add_joint(name=name, type=kind, axis=axis)
-        _set_friction(joint, armature=0.0, damping=0.0)
-        motor = spec.add_actuator(name=name, target=joint.name, trntype=mujoco.mjtTrn.mjTRN_JOINT)
-        motor.set_to_velocity(kv=800.0 if kind == slide else 100.0)
-        force = 250.0 if kind == slide else 100.0
+        _set_friction(base.add_joint(name=name, type=kind, axis=axis), armature=0.0, damping=0.0)
+    base.add_site(name="axle", rgba=(0, 0, 0, 0))
+    for name, entry, gain, force in (("ahead", 0, 800.0, 250.0), ("sideways", 1, 4000.0, 800.0), ("turn", 5, 100.0, 100.0)):
+        motor = spec.add_actuator(name=name, target="axle", trntype=mujoco.mjtTrn.mjTRN_SITE)
+        motor.set_to_velocity(kv=gain)
+        motor.gear = np.eye(6)[entry]
         motor.forcelimited, motor.forcerange = True, (-force, force)
     for name in ("torso_lift_joint", "wrist_roll_joint"):  # are not driven
         spec.delete(spec.joint(f"robot0:{name}"))
@@ -235,7 +241,7 @@ def _set_friction(joint: Any, *, armature: float, damping: float) -> None:
     joint.stiffness, joint.damping = np.zeros(3), np.array([damping, 0.0, 0.0])
 
 
-def _furnish(mujoco: Any, spec: Any, folder: Any) -> None:
+def _furnish(mujoco: Any, spec: Any) -> None:
     """Walls, furniture, appliances and objects; what stops the robot has conaffinity 1, what hides things is a box."""
     world, box = spec.worldbody, mujoco.mjtGeom.mjGEOM_BOX
     solid, loose = {"contype": 0, "conaffinity": 1}, {"contype": 0, "conaffinity": 0}
@@ -256,7 +262,7 @@ def _furnish(mujoco: Any, spec: Any, folder: Any) -> None:
     cylinder = mujoco.mjtGeom.mjGEOM_CYLINDER
     world.add_geom(type=cylinder, size=(1.1, 0.005, 0), pos=(0.1, -0.2, 0.005), rgba=_rgba("#b65c4a"), **loose)
     world.add_geom(type=cylinder, size=(0.85, 0.006, 0), pos=(0.1, -0.2, 0.005), rgba=_rgba("#e3cdb0"), **loose)
-    world.add_geom(type=box, size=(0.02, 0.6, 0.45), pos=(-2.49, -0.9 + 1.0 - 1.9, 1.7), rgba=_rgba("#bcdcf0"), **loose)
+    world.add_geom(type=box, size=(0.02, 0.6, 0.45), pos=(-2.49, -1.8, 1.7), rgba=_rgba("#bcdcf0"), **loose)
     spec.visual.headlight.ambient, spec.visual.headlight.diffuse = (0.35, 0.35, 0.35), (0.3, 0.3, 0.3)
     world.add_light(pos=(0.3, -0.3, 2.4), dir=(0, 0, -1), diffuse=(0.6, 0.57, 0.5), castshadow=True, cutoff=85, exponent=1)
     camera = np.array([3.4, -4.6, 4.4])
@@ -391,23 +397,25 @@ class _Homes(VectorWorld):
 
     def step(self, actions):
         actions = np.clip(actions, -1.0, 1.0)
-        heading = self._simulation.qpos[:, self._base[2]]
-        speed = SPEED * actions[:, 0]
-        wheels = np.stack([speed * np.cos(heading), speed * np.sin(heading), TURN * actions[:, 1]], axis=1)
+        wheels = np.stack([SPEED * actions[:, 0], np.zeros(self._count), TURN * actions[:, 1]], axis=1)  # that don't slip
         servo = np.concatenate([actions[:, 2:], actions[:, -1:]], axis=1)  # both fingers alike
         self._simulation.step(np.concatenate([wheels, self._rest + self._reach * servo], axis=1))
         self._age += 1
-        self._glow = np.maximum(self._glow - 1, 0)
-        observation = self._observe()
-        self._glow[self._signalled] = AFTERGLOW
-        observation[:, RUNNING] = self._glow > 0
-        return observation, np.zeros(self._count, bool), self._age >= self._spec.episode_length
+        remote, pointing, _, _ = self._sites()
+        heard = find_signalled(remote, pointing, self._opening() < PRESSED)
+        self._glow = np.where(heard, AFTERGLOW + 1, np.maximum(self._glow - 1, 0))
+        return self._observe(), np.zeros(self._count, bool), self._age >= self._spec.episode_length
+
+    def _sites(self) -> np.ndarray:
+        """Where the remote control is, where it points, where the eye is, where it looks, [4, n, 3]."""
+        return self._simulation.sensors.reshape(self._count, 4, 3).swapaxes(0, 1)
+
+    def _opening(self) -> np.ndarray:
+        return self._simulation.qpos[:, self._servo[-2:]].mean(1)
 
     def _observe(self) -> np.ndarray:
         qpos, qvel = self._simulation.qpos, self._simulation.qvel
-        remote, pointing, eye, looking = self._simulation.sensors.reshape(self._count, 4, 3).swapaxes(0, 1)
-        opening = qpos[:, self._servo[-2:]].mean(1)
-        self._signalled = find_signalled(remote, pointing, opening < PRESSED)
+        remote, pointing, eye, looking = self._sites()
         place, heading = qpos[:, self._base[:2]], qpos[:, self._base[2]]
         cosine, sine = np.cos(heading), np.sin(heading)
         ahead, sideways = turned(qvel[:, self._base[:2]], cosine, sine)
@@ -417,7 +425,7 @@ class _Homes(VectorWorld):
             find_in_view(eye, looking),
             sine, cosine, ahead, sideways, qvel[:, self._base[2]],
             qpos[:, self._servo[:8]], qvel[:, self._servo[:8]],
-            opening, qvel[:, self._servo[-2:]].mean(1),
+            self._opening(), qvel[:, self._servo[-2:]].mean(1),
             *turned(remote[:, :2] - place, cosine, sine), remote[:, 2],
             pointing, looking,
         ]  # fmt: skip

@@ -5,13 +5,14 @@ from __future__ import annotations
 import ctypes.util
 import importlib.util
 import os
+import sys
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 
-from dusdi.errors import UsageError
+from dusdi.errors import UsageError, WorldError
 
 
 def package_folder(package: str, world: str) -> Path:
@@ -27,8 +28,9 @@ def package_folder(package: str, world: str) -> Path:
 def load_mujoco(world: str) -> ModuleType:
     """MuJoCo, or a `UsageError`. Where there is no display, it is told to draw offscreen, which it wants to know beforehand."""
     package_folder("mujoco", world)
-    if not os.environ.get("DISPLAY"):
-        os.environ.setdefault("MUJOCO_GL", "egl" if ctypes.util.find_library("EGL") else "osmesa")
+    if sys.platform == "linux" and not os.environ.get("DISPLAY"):
+        found = [name for name in ("EGL", "OSMesa") if ctypes.util.find_library(name)]
+        os.environ.setdefault("MUJOCO_GL", found[0].lower() if found else "disable")
     import mujoco
 
     return mujoco
@@ -47,9 +49,10 @@ class Simulation:
         import mujoco
         from mujoco.rollout import Rollout
 
-        threads = min(count, len(os.sched_getaffinity(0)))
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        threads = min(count, cores)
         self._pool = Rollout(nthread=threads if threads > 1 else 0)
-        self.datas = [mujoco.MjData(model) for _ in range(threads)]
+        self._datas = [mujoco.MjData(model) for _ in range(threads)]
         size = mujoco.mj_stateSize(model, mujoco.mjtState.mjSTATE_FULLPHYSICS.value)
         assert size == 1 + model.nq + model.nv
         self._model, self._substeps = model, substeps
@@ -67,14 +70,18 @@ class Simulation:
         # MuJoCo reads its sensors at the beginning of a step, so one more is made, of which only that is wanted.
         states, sensors = self._roll_out(self._state, control, self._substeps + 1)
         self._state[:], self.sensors[:] = states[:, -2], sensors[:, -1]
-        self._state[:, 0] = 0.0  # nothing depends on the time
+        # MuJoCo starts a copy anew when its numbers get out of hand, the time too, and says so nowhere else that lasts.
+        lost = np.abs(self._state[:, 0] - self._substeps * self._model.opt.timestep) > 1e-9
+        if lost.any():
+            raise WorldError(f"the physics of copy {np.flatnonzero(lost)[0]} got out of hand: positions or velocities were huge")
+        self._state[:, 0] = 0.0
 
     def _roll_out(self, start: np.ndarray, control: np.ndarray, steps: int) -> tuple[np.ndarray, np.ndarray]:
         """States and sensors of copies that start somewhere and are controlled all along, [n, steps, ...]."""
         if not len(start):
             return np.zeros((0, steps, start.shape[1])), np.zeros((0, steps, self.sensors.shape[1]))
         held = np.broadcast_to(control[:, None], (len(control), steps, control.shape[1]))
-        return self._pool.rollout(self._model, self.datas, start, np.ascontiguousarray(held, float), nstep=steps)
+        return self._pool.rollout(self._model, self._datas, start, np.ascontiguousarray(held, float), nstep=steps)
 
     def close(self) -> None:
         self._pool.close()

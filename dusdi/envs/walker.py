@@ -39,6 +39,10 @@ class Walker(HostWorld):
         episode_length=1000,
     )
 
+    def check_installed(self):
+        for package in ("mujoco", "dm_control"):
+            package_folder(package, self.spec.name)
+
     @cached_property
     def model(self) -> Any:
         """The walker as dm_control ships it, with sensors for what it observes."""

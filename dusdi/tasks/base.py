@@ -99,6 +99,9 @@ class Task(World):
     def choose_view(self, view: str) -> None:
         self.world.choose_view(view)
 
+    def check_installed(self) -> None:
+        self.world.check_installed()
+
     def start(self, key: jax.Array, world: EnvState) -> TaskState:
         """Where the task stands when an episode begins."""
         variables, world = self.begin(key, world)
@@ -172,9 +175,8 @@ class _HostTasks(VectorWorld):
         self._worlds: VectorWorld = task.world.vector(count)
         self._key = jax.random.PRNGKey(np.random.SeedSequence().generate_state(1)[0])  # until a reset with a seed
         self._start, self._move_on = jax.jit(self._start_where), jax.jit(self._move_all_on)
-        nobody, nothing = np.zeros(count, bool), np.zeros((count, task.world.spec.observation_size), np.float32)
-        begun = jax.jit(jax.vmap(task.start))(jax.random.split(self._key, count), nothing)
-        self._state, self._key, _ = self._start(begun, self._key, nothing, nobody)
+        nothing = np.zeros((count, task.world.spec.observation_size), np.float32)
+        self._state = jax.jit(jax.vmap(task.start))(jax.random.split(self._key, count), nothing)
 
     def _start_where(self, state, key, observation, mask):
         key, start_key = jax.random.split(key)

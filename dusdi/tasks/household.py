@@ -82,11 +82,13 @@ class Inspect(HostTask):
 
 
 class Orders(NamedTuple):
-    """What the screen says: the appliance that is to run (the last: none), whether it was read, and for how many windows."""
+    """What the screen says: the appliance that is to run (the last: none), for how many windows it has said so, whether it was
+    read, and whether the screen is in view now."""
 
     order: jax.Array
-    read: jax.Array
     age: jax.Array
+    read: jax.Array
+    in_view: jax.Array
 
 
 class Housekeep(HostTask):
@@ -100,20 +102,19 @@ class Housekeep(HostTask):
         super().__init__("housekeep", Household(**options), ["in order"], np.array([[0, 1, 1]]), names)
 
     def begin(self, key, world):
-        return self._orders(jax.random.randint(key, (), 0, len(APPLIANCES) + 1)), world
-
-    def _orders(self, order):
-        return Orders(order, jnp.bool_(False), jnp.int32(0))
+        order, in_view = jax.random.randint(key, (), 0, len(APPLIANCES) + 1), world[IN_VIEW][SCREEN] > 0
+        return Orders(order, jnp.int32(0), in_view, in_view), world
 
     def judge(self, variables, world, last):
         wanted = jnp.arange(len(APPLIANCES)) == variables.order
         right = jnp.all((world[RUNNING] > 0) == wanted)
-        read = variables.read | (world[IN_VIEW][SCREEN] > 0)
-        return variables._replace(read=read), world, right.astype(jnp.float32)[None]
+        in_view = world[IN_VIEW][SCREEN] > 0
+        return variables._replace(read=variables.read | in_view, in_view=in_view), world, right.astype(jnp.float32)[None]
 
     def turn(self, variables, key):
         waited = variables._replace(age=variables.age + 1)
-        fresh = self._orders(draw_other(key, variables.order, len(APPLIANCES) + 1))
+        order = draw_other(key, variables.order, len(APPLIANCES) + 1)
+        fresh = Orders(order, jnp.int32(0), variables.in_view, variables.in_view)
         return jax.tree.map(lambda new, old: jnp.where(waited.age >= ORDER_WINDOWS, new, old), fresh, waited)
 
     def tell(self, variables):
