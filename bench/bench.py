@@ -338,6 +338,7 @@ def bench_physics(quick: bool) -> Result:
             "envpool": run(pool.step),
         }
         times = take_turns(sides, rounds=3 if quick else 7)
+    walkers.close(), pool.close()
     count = {"ours": copies * steps, "dm_control": alone * cores, "envpool": copies * steps}
     numbers = {f"walker_{side}_steps_per_second": count[side] / times.seconds(side) for side in sides}
     for side in ("dm_control", "envpool"):

@@ -11,6 +11,7 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 
 import dusdi
+from dusdi import checkpoint
 from dusdi.downstream import agent_config
 from dusdi.envs.physics import Simulation, load_mujoco
 from dusdi.envs.walker import SUBSTEPS, Walker
@@ -146,12 +147,17 @@ def test_gymnasium_accepts_it():
     check_env(gymnasium.make("dusdi/Walker-v0").unwrapped, skip_render_check=True)
 
 
-def test_every_kind_of_training_runs(tmp_path):
-    skills = dusdi.pretrain("walker", preset="debug", out=tmp_path / "skills", progress=False)
-    assert skills.space.components == 2
-    solution = dusdi.downstream(skills, "walker/run", preset="debug", steps=4_000, progress=False)
-    assert solution.decide(np.zeros((1, 27), np.float32)).shape == (1, 2)
-    dusdi.downstream(None, "walker/goal", preset="debug", steps=1_600, progress=False, out=tmp_path / "flat")
+@pytest.mark.parametrize("agent", ["sac", "ppo"])
+def test_a_run_that_is_stopped_at_a_checkpoint_goes_on_bit_for_bit(tmp_path, agent):
+    skills = dusdi.pretrain("walker", preset="debug", steps=640, progress=False) if agent == "ppo" else None
+    half = {"sac": 3_200, "ppo": 8_000}[agent]
+    options = {"agent": agent, "preset": "debug", "progress": False, "checkpoint_every": half}
+    dusdi.downstream(skills, "walker/goal", out=tmp_path / "whole", steps=2 * half, **options)
+    dusdi.downstream(skills, "walker/goal", out=tmp_path / "cut", steps=half, **options)
+    dusdi.downstream(skills, "walker/goal", out=tmp_path / "cut", steps=2 * half, resume=True, **options)
+    whole, cut = (checkpoint.load_newest(tmp_path / name / "checkpoints").arrays for name in ("whole", "cut"))
+    assert whole.keys() == cut.keys()
+    assert [name for name in whole if whole[name].tobytes() != cut[name].tobytes()] == []
 
 
 def test_agents_of_tasks_with_physics_take_fewer_steps_and_smaller_rollouts():

@@ -15,8 +15,7 @@ import numpy as np
 
 from dusdi.envs.base import HostWorld, VectorWorld
 from dusdi.envs.canvas import INK, Canvas, fade
-from dusdi.envs.physics import Simulation, load_mujoco, package_folder
-from dusdi.envs.pictures import Camera
+from dusdi.envs.physics import PhysicsVector, load_mujoco, package_folder
 from dusdi.types import Factor, WorldSpec
 
 # Metres, radians, seconds. x is east, y north, z up; the middle of the room is the origin.
@@ -150,7 +149,7 @@ class Household(HostWorld):
         return build_model(self.spec.name)
 
     def vector(self, count: int) -> VectorWorld:
-        return _Homes(self.model, self.spec, self.view, count)
+        return _Homes(self.model, self.spec, count, self.view)
 
     def oracle(self, observation, skill):
         """Drives to a corner or the middle and faces north, points at an appliance or at none, looks at an object or at none."""
@@ -372,39 +371,33 @@ def find_in_view(origin: np.ndarray, direction: np.ndarray) -> np.ndarray:
 # --- many homes ---
 
 
-class _Homes(VectorWorld):
-    def __init__(self, model: Any, spec: WorldSpec, view: str, count: int):
-        self._model, self._spec, self._view, self._count = model, spec, view, count
-        self._simulation = Simulation(model, count, SUBSTEPS)
-        self._random = np.random.default_rng()
-        self._age, self._glow = np.zeros(count, int), np.zeros((count, len(APPLIANCES)), int)
-        joints = [model.joint(f"robot0:{name}_joint").qposadr[0] for name in SERVO]
-        self._servo = np.array(joints)
+class _Homes(PhysicsVector):
+    def __init__(self, model: Any, spec: WorldSpec, count: int, view: str):
+        super().__init__(model, spec, count, SUBSTEPS)
+        self._view, self.camera = view, "head_camera_rgb" if view == "head" else "room"
+        self._glow = np.zeros((count, len(APPLIANCES)), int)  # steps for which each appliance runs on
+        self._servo = np.array([model.joint(f"robot0:{name}_joint").qposadr[0] for name in SERVO])
         self._rest, self._reach = np.array(list(SERVO.values())).T
         self._base = np.array([model.joint(name).qposadr[0] for name in BASE])
-        self._camera: Camera | None = None
 
-    def reset(self, seed=None, mask=None):
-        if seed is not None:
-            self._random = np.random.default_rng(seed)
-        mask = np.ones(self._count, bool) if mask is None else mask
+    def _starts(self):
         start = np.zeros((self._count, self._model.nq))
         start[:, self._base] = self._random.uniform(*START, (self._count, 3))
         start[:, self._servo] = self._rest + self._reach * self._random.uniform(-0.3, 0.3, (self._count, len(self._servo)))
-        self._simulation.place(mask, start)
-        self._age[mask], self._glow[mask] = 0, 0
-        return self._observe()
+        return start
 
-    def step(self, actions):
-        actions = np.clip(actions, -1.0, 1.0)
+    def _begin(self, mask):
+        self._glow[mask] = 0
+
+    def _control(self, actions):
         wheels = np.stack([SPEED * actions[:, 0], np.zeros(self._count), TURN * actions[:, 1]], axis=1)  # that don't slip
         servo = np.concatenate([actions[:, 2:], actions[:, -1:]], axis=1)  # both fingers alike
-        self._simulation.step(np.concatenate([wheels, self._rest + self._reach * servo], axis=1))
-        self._age += 1
+        return np.concatenate([wheels, self._rest + self._reach * servo], axis=1)
+
+    def _move_on(self):
         remote, pointing, _, _ = self._sites()
         heard = find_signalled(remote, pointing, self._opening() < PRESSED)
         self._glow = np.where(heard, AFTERGLOW + 1, np.maximum(self._glow - 1, 0))
-        return self._observe(), np.zeros(self._count, bool), self._age >= self._spec.episode_length
 
     def _sites(self) -> np.ndarray:
         """Where the remote control is, where it points, where the eye is, where it looks, [4, n, 3]."""
@@ -413,7 +406,7 @@ class _Homes(VectorWorld):
     def _opening(self) -> np.ndarray:
         return self._simulation.qpos[:, self._servo[-2:]].mean(1)
 
-    def _observe(self) -> np.ndarray:
+    def _observe(self):
         qpos, qvel = self._simulation.qpos, self._simulation.qvel
         remote, pointing, eye, looking = self._sites()
         place, heading = qpos[:, self._base[:2]], qpos[:, self._base[2]]
@@ -431,25 +424,12 @@ class _Homes(VectorWorld):
         ]  # fmt: skip
         return np.concatenate([np.reshape(column, (self._count, -1)) for column in columns], axis=1).astype(np.float32)
 
+    def _lit(self, index):
+        on = self._observe()[index, 3:10] > 0
+        return {thing.name for thing, lit in zip((*APPLIANCES, *OBJECTS), on, strict=True) if lit}
+
     def render(self, index=0):
-        observation = self._observe()[index]
-        if self._view == "map":
-            return draw_map(observation)
-        names = [thing.name for thing in (*APPLIANCES, *OBJECTS)]
-        lit = {self._model.geom(name).id for name, on in zip(names, observation[3:10] > 0, strict=True) if on}
-
-        def dress(scene):
-            for geom in scene.geoms[: scene.ngeom]:
-                if geom.objtype == 5 and geom.objid in lit:  # mjOBJ_GEOM
-                    geom.emission = 1.0
-
-        self._camera = self._camera or Camera(self._model, "room" if self._view == "room" else "head_camera_rgb")
-        return self._camera.picture(self._simulation.qpos[index], dress)
-
-    def close(self):
-        self._simulation.close()
-        if self._camera:
-            self._camera.close()
+        return draw_map(self._observe()[index]) if self._view == "map" else super().render(index)
 
 
 def turned(vector: np.ndarray, cosine: np.ndarray, sine: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import ctypes.util
 import importlib.util
 import os
@@ -12,7 +13,10 @@ from typing import Any
 
 import numpy as np
 
+from dusdi.envs.base import VectorWorld
+from dusdi.envs.pictures import Camera
 from dusdi.errors import UsageError, WorldError
+from dusdi.types import WorldSpec
 
 
 def package_folder(package: str, world: str) -> Path:
@@ -85,3 +89,62 @@ class Simulation:
 
     def close(self) -> None:
         self._pool.close()
+
+
+class PhysicsVector(VectorWorld):
+    """Copies of a world on MuJoCo. Each world says how episodes start, what actions do to the motors, and what is observed."""
+
+    camera: str  # of the model, that pictures are taken with
+
+    def __init__(self, model: Any, spec: WorldSpec, count: int, substeps: int):
+        self._model, self._spec, self._count = model, spec, count
+        self._simulation = Simulation(model, count, substeps)
+        self._random = np.random.default_rng()
+        self._age = np.zeros(count, int)
+        self._camera: Camera | None = None
+
+    @abc.abstractmethod
+    def _starts(self) -> np.ndarray:
+        """Where the joints of all copies are if their episodes begin now, [n, nq]."""
+
+    @abc.abstractmethod
+    def _control(self, actions: np.ndarray) -> np.ndarray:
+        """What actions [n, A] in [-1, 1] tell the motors, [n, nu]."""
+
+    @abc.abstractmethod
+    def _observe(self) -> np.ndarray:
+        """Observations [n, D] as they are now."""
+
+    def _begin(self, mask: np.ndarray) -> None:
+        """For worlds that know more than their joints: new episodes begin where `mask`."""
+
+    def _move_on(self) -> None:
+        """For worlds that know more than their joints: a step was made."""
+
+    def reset(self, seed=None, mask=None):
+        if seed is not None:
+            self._random = np.random.default_rng(seed)
+        mask = np.ones(self._count, bool) if mask is None else mask
+        self._simulation.place(mask, self._starts())
+        self._age[mask] = 0
+        self._begin(mask)
+        return self._observe()
+
+    def step(self, actions):
+        self._simulation.step(self._control(np.clip(actions, -1.0, 1.0)))
+        self._age += 1
+        self._move_on()
+        return self._observe(), np.zeros(self._count, bool), self._age >= self._spec.episode_length
+
+    def render(self, index=0):
+        self._camera = self._camera or Camera(self._model, self.camera)
+        return self._camera.picture(self._simulation.qpos[index], self._lit(index))
+
+    def _lit(self, index: int) -> set[str]:
+        """The names of the geoms that glow in a picture of a copy."""
+        return set()
+
+    def close(self):
+        self._simulation.close()
+        if self._camera:
+            self._camera.close()

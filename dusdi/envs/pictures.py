@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import atexit
-from collections.abc import Callable
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -23,15 +23,17 @@ class Camera:
         self._renderer = _make_renderer(model, height, width)
         atexit.register(self.close)  # the context can't be freed once Python is half gone
 
-    def picture(self, qpos: np.ndarray, dress: Callable[[Any], None] | None = None) -> np.ndarray:
-        """The model with joints at qpos, uint8 [height, width, 3]; `dress` may change the scene before it is drawn."""
+    def picture(self, qpos: np.ndarray, lit: Iterable[str] = ()) -> np.ndarray:
+        """The model with joints at qpos and some geoms lit up, uint8 [height, width, 3]."""
         import mujoco
 
         self._data.qpos[:] = qpos
         mujoco.mj_forward(self._model, self._data)
         self._renderer.update_scene(self._data, self._name)
-        if dress is not None:
-            dress(self._renderer.scene)
+        scene, glowing = self._renderer.scene, {self._model.geom(name).id for name in lit}
+        for geom in scene.geoms[: scene.ngeom]:
+            if geom.objtype == mujoco.mjtObj.mjOBJ_GEOM and geom.objid in glowing:
+                geom.emission = 1.0
         return self._renderer.render()
 
     def close(self) -> None:

@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 
 from dusdi.envs.base import HostWorld, VectorWorld
-from dusdi.envs.physics import Simulation, load_mujoco, package_folder
-from dusdi.envs.pictures import Camera
+from dusdi.envs.physics import PhysicsVector, load_mujoco, package_folder
 from dusdi.types import Factor, WorldSpec
 
 SUBSTEPS = 10  # of 2.5 ms, as in dm_control
@@ -54,52 +53,31 @@ class Walker(HostWorld):
         return spec.compile()
 
     def vector(self, count: int) -> VectorWorld:
-        return _Walkers(self.model, self.spec, count)
+        return _Walkers(self.model, self.spec, count, SUBSTEPS)
 
 
-class _Walkers(VectorWorld):
-    def __init__(self, model: Any, spec: WorldSpec, count: int):
-        self._model, self._spec, self._count = model, spec, count
-        self._simulation = Simulation(model, count, SUBSTEPS)
-        self._random = np.random.default_rng()
-        self._age = np.zeros(count, int)
-        self._camera: Camera | None = None
+class _Walkers(PhysicsVector):
+    camera = "side"
 
-    def reset(self, seed=None, mask=None):
-        if seed is not None:
-            self._random = np.random.default_rng(seed)
-        mask = np.ones(self._count, bool) if mask is None else mask
+    def _starts(self):
         start = np.zeros((self._count, self._model.nq))
         start[:, ROOTY] = self._random.uniform(-np.pi, np.pi, self._count)
         low, high = self._model.jnt_range[ROOTY + 1 :].T
         start[:, ROOTY + 1 :] = self._random.uniform(low, high, (self._count, len(low)))
-        self._simulation.place(mask, start)
-        self._age[mask] = 0
-        return self._observe()
+        return start
 
-    def step(self, actions):
-        self._simulation.step(np.clip(actions, -1.0, 1.0))
-        self._age += 1
-        return self._observe(), np.zeros(self._count, bool), self._age >= self._spec.episode_length
+    def _control(self, actions):
+        return actions
 
-    def _observe(self) -> np.ndarray:
-        qpos, qvel = self._simulation.qpos, self._simulation.qvel
-        speed, axes = self._simulation.sensors[:, :1], self._simulation.sensors[:, 3:].reshape(self._count, -1, 3)
+    def _observe(self):
+        qpos, qvel, sensors = self._simulation.qpos, self._simulation.qvel, self._simulation.sensors
+        axes = sensors[:, 3:].reshape(self._count, -1, 3)  # the x axis of each body
         columns = [
             qpos[:, [ROOTX]],
             STANDING + qpos[:, [ROOTZ]],
-            speed,
+            sensors[:, :1],
             qvel[:, [ROOTX, ROOTZ]],
             np.stack([axes[..., 0], -axes[..., 2]], axis=-1).reshape(self._count, -1),
             qvel[:, ROOTY:],
         ]
         return np.concatenate(columns, axis=1).astype(np.float32)
-
-    def render(self, index=0):
-        self._camera = self._camera or Camera(self._model, "side")
-        return self._camera.picture(self._simulation.qpos[index])
-
-    def close(self):
-        self._simulation.close()
-        if self._camera:
-            self._camera.close()
