@@ -23,9 +23,10 @@ from dusdi.envs.household import (
     PRESSED,
     ROOM,
     RUNNING,
+    SUBSTEPS,
     Household,
 )  # fmt: skip
-from dusdi.envs.physics import load_mujoco
+from dusdi.envs.physics import Simulation, load_mujoco
 from dusdi.errors import UsageError, WorldError
 from dusdi.evaluate import ceiling_returns, returns
 from dusdi.tasks import make_task
@@ -46,6 +47,27 @@ def test_it_is_described_as_in_the_paper():
         "proprioception": (32, False),
     }
     assert (WORLD.spec.observation_size, WORLD.spec.action_size, WORLD.model.nu) == (42, 11, 13)  # wheels: 3, fingers: 2
+
+
+def test_sensors_are_those_of_the_state_it_is_in():
+    """Not of the step before, as MuJoCo leaves them."""
+    model, rng = WORLD.model, np.random.default_rng(1)
+    simulation, data = Simulation(model, 5, SUBSTEPS), mujoco.MjData(model)
+    start = rng.uniform(-0.3, 0.3, (5, model.nq))
+
+    def check():
+        for i in range(5):
+            data.qpos[:], data.qvel[:] = simulation.qpos[i], simulation.qvel[i]
+            mujoco.mj_forward(model, data)
+            np.testing.assert_allclose(simulation.sensors[i], data.sensordata, atol=1e-12)
+
+    simulation.place(np.ones(5, bool), start)
+    check()
+    for _ in range(10):
+        simulation.step(rng.uniform(-1, 1, (5, model.nu)))
+        check()
+    simulation.place(np.arange(5) % 2 == 0, start)
+    check()
 
 
 def test_the_camera_looks_where_the_eye_does():

@@ -73,26 +73,6 @@ def test_episodes_start_as_in_dm_control_and_follow_the_seed(model):
     np.testing.assert_array_equal(vector.reset(seed=3), first)
 
 
-def test_sensors_are_those_of_the_state_it_is_in(model):
-    """Not of the step before, as MuJoCo leaves them."""
-    simulation, data, rng = Simulation(model, 5, SUBSTEPS), mujoco.MjData(model), np.random.default_rng(1)
-    start = rng.uniform(-0.3, 0.3, (5, model.nq))
-
-    def check():
-        for i in range(5):
-            data.qpos[:], data.qvel[:] = simulation.qpos[i], simulation.qvel[i]
-            mujoco.mj_forward(model, data)
-            np.testing.assert_allclose(simulation.sensors[i], data.sensordata, atol=1e-12)
-
-    simulation.place(np.ones(5, bool), start)
-    check()
-    for _ in range(10):
-        simulation.step(rng.uniform(-1, 1, (5, 6)))
-        check()
-    simulation.place(np.arange(5) % 2 == 0, start)
-    check()
-
-
 def test_a_copy_does_not_notice_the_others(model):
     """Threads share the work, and nothing else."""
     actions = np.random.default_rng(0).uniform(-1, 1, (20, 7, 6))

@@ -71,9 +71,9 @@ class Simulation:
 
     def step(self, control: np.ndarray) -> None:
         """Applies controls [n, nu] for all substeps."""
-        # MuJoCo reads its sensors at the beginning of a step, so one more is made, of which only that is wanted.
-        states, sensors = self._roll_out(self._state, control, self._substeps + 1)
-        self._state[:], self.sensors[:] = states[:, -2], sensors[:, -1]
+        # MuJoCo reads its sensors at the beginning of a step, so one more is made if there are any, of which only that is wanted.
+        states, sensors = self._roll_out(self._state, control, self._substeps + (self._model.nsensordata > 0))
+        self._state[:], self.sensors[:] = states[:, self._substeps - 1], sensors[:, -1]
         # MuJoCo starts a copy anew when its numbers get out of hand, the time too, and says so nowhere else that lasts.
         lost = np.abs(self._state[:, 0] - self._substeps * self._model.opt.timestep) > 1e-9
         if lost.any():
