@@ -107,7 +107,7 @@ def test_random_actions_for_twenty_thousand_steps_break_nothing_and_leave_nothin
             mujoco.mj_kinematics(WORLD.model, data)
             assert np.abs(data.xpos[:, :2]).max() < ROOM
         assert np.abs(simulation.qvel).max() < 30
-    # MuJoCo's warnings are errors of the simulation
+    # MuJoCo's warnings would have been errors: see the next test
 
 
 def test_numbers_that_get_out_of_hand_are_an_error():

@@ -14,7 +14,7 @@ SIZE = 480
 
 
 class Camera:
-    """Takes pictures of a model from one of its cameras; the graphics context is made with the first."""
+    """Takes pictures of a model from one of its cameras, in a graphics context of its own."""
 
     def __init__(self, model: Any, camera: str, *, width: int = SIZE, height: int = SIZE):
         import mujoco
