@@ -175,16 +175,16 @@ def test_signals_need_aim_a_pressed_button_and_a_free_way():
     lamp = np.array(APPLIANCES[0].place)
     before = lamp + np.array([0, -1.5, 0.0])
     origin, yes = np.stack([before] * 4), np.ones(4, bool)
-    aim = np.array([(0, 1, 0), (-np.sin(0.34), np.cos(0.34), 0), (-np.sin(0.36), np.cos(0.36), 0), (0, -1, 0)])
+    aim = np.array([(0, 1, 0), (-np.sin(0.49), np.cos(0.49), 0), (-np.sin(0.51), np.cos(0.51), 0), (0, -1, 0)])
     heard = household.find_signalled(origin, aim, yes)
     np.testing.assert_array_equal(heard[:, 0], [True, True, False, False])
     assert not heard[:, 1:].any()
     assert not household.find_signalled(origin, aim, ~yes).any()
-    far = np.array([[-1.9, 2.2 - 5.9, 1.25]])
+    far = lamp[None] - np.array([0, 5.9, 0])
     assert household.find_signalled(far, aim[:1], yes[:1])[0, 0]
     assert not household.find_signalled(far - np.array([0, 0.2, 0]), aim[:1], yes[:1]).any()  # farther than it reaches
-    low = np.array([[1.9, 1.6, 0.1]])  # on the floor before the sideboard, which the radio stands on
-    assert not household.find_signalled(low, np.array([(0, 0.655, 0.756)]), yes[:1]).any()
+    low = np.array([[1.4, 1.95, 0.05]])  # on the floor before the stand that the radio is on
+    assert not household.find_signalled(low, np.array([(0, 0.62, 0.785)]), yes[:1])[0, 3]
 
 
 def test_objects_are_in_view_inside_the_cone_and_not_behind_furniture():
@@ -249,10 +249,10 @@ def test_rewards_of_the_tasks_by_hand():
         return float(task.judge(variables, observation, False)[2][0])
 
     assert [paid(look, 2, seen(sees=[i])) for i in range(3)] == [0, 0, 1]
-    assert paid(inspect, 0, seen(at=(-1.9, 0.7), runs=["lamp"])) == 1
-    assert paid(inspect, 0, seen(at=(-1.9, 0.5), runs=["lamp"])) == 0  # too far
-    assert paid(inspect, 0, seen(at=(-1.9, 0.7), runs=["fan"])) == 0
-    fan, nothing = (orders(i) for i in (2, 4))
+    assert paid(inspect, 0, seen(at=(-1.4, 0.2), runs=["lamp"])) == 1
+    assert paid(inspect, 0, seen(at=(-1.4, 0.0), runs=["lamp"])) == 0  # too far
+    assert paid(inspect, 0, seen(at=(-1.4, 0.2), runs=["fan"])) == 0
+    fan, nothing = (orders(i) for i in (1, 4))
     assert paid(keep, fan, seen(runs=["fan"])) == 1
     assert paid(keep, fan, seen(runs=["fan", "lamp"])) == 0
     assert paid(keep, nothing, seen()) == 1 and paid(keep, nothing, seen(runs=["lamp"])) == 0
@@ -265,7 +265,7 @@ def test_orders_are_known_once_the_screen_is_read():
     read, _, _ = task.judge(unread, seen(sees=[SCREEN]), False)
     read, _, _ = task.judge(read, seen(), False)  # and remembered
     np.testing.assert_array_equal(task.tell(read), np.eye(5)[2])
-    assert task.words(read) == "run the fan (read)"
+    assert task.words(read) == "run the television (read)"
 
 
 @pytest.mark.parametrize("looks", [True, False])

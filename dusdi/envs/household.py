@@ -27,7 +27,7 @@ LIFT = 0.2  # how far the torso is lifted
 SPEED, TURN = 1.2, 2.5  # of the base, at full action
 START = (-1.0, -1.0, -np.pi), (1.3, 1.2, np.pi)  # lowest and highest location: its arm touches nothing there
 VIEW = 0.4  # half angle of the cone in which the head camera sees
-BEAM = 0.35  # half angle of the remote control's beam
+BEAM = 0.5  # half angle of the remote control's beam
 RANGE = 6.0  # of the remote control
 PRESSED = 0.035  # the remote control sends while the gripper is closed farther than this
 AFTERGLOW = 2  # steps for which an appliance runs on without a signal
@@ -51,17 +51,18 @@ class Thing(NamedTuple):
 
 
 FURNITURE = (
-    Box("sideboard", (0.55, 2.27, 0.35), (1.65, 0.22, 0.35), "#8a6a4a"),
+    Box("sideboard", (0.0, 2.3, 0.35), (0.7, 0.19, 0.35), "#8a6a4a"),
+    Box("stand", (1.4, 2.3, 0.15), (0.3, 0.19, 0.15), "#7b5a3c"),
     Box("sofa", (0.0, -2.1, 0.22), (1.0, 0.38, 0.22), "#6d7f8f"),
     Box("sofa back", (0.0, -2.4, 0.42), (1.0, 0.09, 0.42), "#5d6e7d"),
     Box("bookshelf", (-2.33, -0.9, 0.8), (0.16, 0.5, 0.8), "#7b5a3c"),
     Box("table", (2.0, -1.9, 0.36), (0.4, 0.5, 0.36), "#a9825a"),
 )
 APPLIANCES = (
-    Thing("lamp", (-1.9, 2.2, 1.25), "#e8b100"),
-    Thing("television", (-0.6, 2.35, 1.0), "#2f6fde"),
-    Thing("fan", (0.65, 2.25, 1.0), "#1b998b"),
-    Thing("radio", (1.9, 2.25, 0.85), "#d64550"),
+    Thing("lamp", (-1.4, 2.3, 2.0), "#e8b100"),
+    Thing("fan", (-1.4, 2.25, 0.35), "#1b998b"),
+    Thing("television", (1.4, 2.4, 1.9), "#2f6fde"),
+    Thing("radio", (1.4, 2.25, 0.43), "#d64550"),
 )
 OBJECTS = (
     Thing("painting", (-2.46, 1.0, 1.5), "#a463f2"),
@@ -77,7 +78,7 @@ ARM = {
     "upperarm_roll": (0.0, 0.3),
     "elbow_flex": (1.4, 0.3),
     "forearm_roll": (0.0, 0.3),
-    "wrist_flex": (-0.6, 0.5),
+    "wrist_flex": (-0.6, 0.8),
 }
 FINGERS = {"r_gripper_finger": (0.025, 0.025), "l_gripper_finger": (0.025, 0.025)}
 BASE = ("east", "north", "heading")  # joints
@@ -130,7 +131,7 @@ class Household(HostWorld):
             "penalty_weight": 0.5,
             "alpha": 0.05,
             "learn_alpha": True,
-            "target_entropy": 0.2,
+            "target_entropy": -0.3,
         }
     }
     paper_note = "The paper's figures are for iGibson, a world of the same kind."
@@ -281,15 +282,14 @@ def _build_thing(mujoco: Any, world: Any, thing: Thing, loose: dict[str, int]) -
         world.add_geom(name=name, type=kind, size=(*size, 0, 0, 0)[:3], pos=pos, rgba=rgba, **loose)
 
     if thing.name == "lamp":
-        add(cylinder, (0.02, z / 2), (x, y, z / 2), dark)
-        add(cylinder, (0.14, 0.02), (x, y, 0.02), dark)
+        add(box, (0.02, (ROOM - y) / 2, 0.02), (x, (ROOM + y) / 2, z + 0.13), dark)
         add(cylinder, (0.16, 0.13), (x, y, z), colour, thing.name)
     elif thing.name == "television":
         add(box, (0.42, 0.02, 0.25), (x, y + 0.03, z), dark)
         add(box, (0.39, 0.02, 0.22), (x, y, z), colour, thing.name)
-        add(box, (0.1, 0.08, 0.03), (x, y + 0.03, 0.73), dark)
     elif thing.name == "fan":
-        add(cylinder, (0.02, 0.12), (x, y, 0.8), dark)
+        add(cylinder, (0.02, z / 2), (x, y, z / 2), dark)
+        add(cylinder, (0.14, 0.02), (x, y, 0.02), dark)
         for angle in np.arange(3) * 2 * np.pi / 3:
             add(sphere, (0.07,), (x + 0.09 * np.cos(angle), y - 0.03, z + 0.09 * np.sin(angle)), _rgba("#dde3e8"))
         add(sphere, (0.06,), (x, y - 0.05, z), colour, thing.name)
@@ -444,7 +444,7 @@ def heading_of(observation: np.ndarray) -> np.ndarray:
 
 # --- a hand-written policy ---
 
-PLACES = np.array([(-1.4, -1.0), (1.4, -1.0), (-1.4, 1.1), (1.4, 1.1), (0.0, 0.0)])  # where the oracle drives
+PLACES = np.array([(-1.4, -1.0), (1.4, -1.0), (-1.4, 0.7), (1.4, 0.7), (0.0, -0.2)])  # where the oracle drives
 SHOULDER = np.array([0.0326, 0.0, 0.726 + 0.06 + LIFT])  # the arm's first joint relative to the base
 HEAD_JOINT = np.array([-0.0338, 0.0, 1.06 + LIFT])
 

@@ -11,7 +11,7 @@ import numpy as np
 from dusdi.envs.household import APPLIANCES, IN_VIEW, LOCATION, OBJECTS, RUNNING, Household
 from dusdi.tasks.base import HostTask
 
-NEAR = 1.6  # metres from an appliance at which a test counts
+NEAR = 2.2  # metres from an appliance at which a test counts
 ORDER_WINDOWS = 4  # windows, of 5 s each, between two instructions on the screen
 SCREEN = [thing.name for thing in OBJECTS].index("screen")
 MIDDLE, NOTHING = 4, 4  # of the oracle's skills: stand in the middle, run no appliance
