@@ -129,6 +129,7 @@ def _make_parser() -> tuple[_Parser, dict[str, _Parser]]:
     reproduce.add_argument("--task-steps", type=int, help="environment steps per downstream run (default: the preset's)")
     reproduce.add_argument("--tasks", nargs="+", default=[], metavar="TASK", help="tasks of fig4 (default: all)")
     reproduce.add_argument("--evaluation-steps", type=int, default=100_000, help="steps to measure DCI on (default: 100,000)")
+    reproduce.add_argument("--jobs", type=int, default=1, help="runs at a time, each on its share of the cores (default: 1)")
     reproduce.add_argument("--quiet", action="store_true", help="show no progress")
     return parser, made
 
@@ -372,6 +373,7 @@ def _reproduce(arguments: argparse.Namespace) -> None:
         evaluation_steps=arguments.evaluation_steps,
         tasks=arguments.tasks,
         task_fields={} if arguments.task_steps is None else {"steps": arguments.task_steps},
+        jobs=arguments.jobs,
         progress=not arguments.quiet,
     )
     for path in reproduce(arguments.experiment, settings):

@@ -1,7 +1,8 @@
 """The paper's tables and figures, each by one command: trains what is missing, measures it, writes CSV, PNG and Markdown.
 
 Every training run has a folder of its own under `runs`, and experiments share those they have in common. A run that is there
-is not trained again and one that was cut off goes on, so the command can be stopped and started at any time.
+is not trained again and one that was cut off goes on, so the command can be stopped and started at any time. Runs are trained
+and measured one after the other on all cores, or side by side, each on its share of them, which takes less time in all.
 """
 
 from __future__ import annotations
@@ -10,8 +11,9 @@ import csv
 import json
 import shutil
 import sys
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +25,7 @@ from dusdi.envs import WORLDS, make
 from dusdi.errors import UsageError, unknown_name
 from dusdi.evaluate import evaluate_oracle, measure, measure_task
 from dusdi.metrics.dci import NAMES
+from dusdi.parallel import side_by_side
 from dusdi.pretrain import pretrain
 from dusdi.report import curves, score_bars, task_curves
 from dusdi.run import origin, provenance
@@ -48,6 +51,7 @@ class Settings:
       evaluation_steps: steps that DCI is measured on.
       tasks: the tasks of Figure 4; default: all.
       task_fields: changes to the settings of downstream runs.
+      jobs: how many runs to train or measure at a time.
       progress: whether to show how far things are.
     """
 
@@ -59,6 +63,7 @@ class Settings:
     evaluation_steps: int = 100_000
     tasks: Sequence[str] = ()
     task_fields: Mapping[str, Any] = field(default_factory=dict)
+    jobs: int = 1
     progress: bool = True
 
 
@@ -84,6 +89,24 @@ class Job:
         method, *others = (str(value) if name == "method" else f"{name}={value}" for name, value in self.fields.items())
         options = (f"{name}={value}" for name, value in self.options.items())
         return settings.runs / "-".join([self.world, *options, method, *others, f"seed{self.seed}"])
+
+    def check_installed(self) -> None:
+        make(self.world, **self.options).check_installed()
+
+    def train(self, settings: Settings) -> None:
+        fields = {**settings.fields, **self.fields, "seed": self.seed}
+        world = make(self.world, **self.options)
+        out, progress = self.folder(settings), settings.progress
+        pretrain(world, preset=settings.preset, out=out, resume=True, progress=progress, **fields)
+
+    def report(self, settings: Settings) -> dict[str, Any] | None:
+        """The scores of the run's only seed, if they are there: on as many steps as are wanted."""
+        folder = self.folder(settings)
+        found = _read_report(folder, "dci.json", {"evaluation_steps": settings.evaluation_steps, "evaluation_seed": 0})
+        return found if (folder / "dci.png").exists() else None
+
+    def measure(self, settings: Settings) -> dict[str, Any]:
+        return measure(self.folder(settings), steps=settings.evaluation_steps)
 
 
 @dataclass(frozen=True)
@@ -111,6 +134,22 @@ class TaskJob:
         names = [self.task.replace("/", "-"), *([self.method] if self.skills else []), self.agent, f"seed{self.seed}"]
         return settings.runs / "-".join(names)
 
+    def check_installed(self) -> None:
+        make_task(self.task).check_installed()
+
+    def train(self, settings: Settings) -> None:
+        skills = self.skills.folder(settings) if self.skills else None
+        fields = {**settings.task_fields, "seed": self.seed}
+        options: dict[str, Any] = {"preset": settings.preset, "resume": True, "progress": settings.progress}
+        downstream(skills, self.task, agent=self.agent, out=self.folder(settings), **options, **fields)
+
+    def report(self, settings: Settings) -> dict[str, Any] | None:
+        """The return of the run's only seed, if it is there."""
+        return _read_report(self.folder(settings), "return.json", {"episodes": EPISODES, "evaluation_seed": 0})
+
+    def measure(self, settings: Settings) -> dict[str, Any]:
+        return measure_task(self.folder(settings), episodes=EPISODES)
+
 
 def reproduce(name: str, settings: Settings) -> list[Path]:
     """Makes a table or figure of the paper; returns the files."""
@@ -120,6 +159,8 @@ def reproduce(name: str, settings: Settings) -> list[Path]:
         raise UsageError(f"seeds must be at least 1, not {settings.seeds}")
     if settings.evaluation_steps < LEAST_STEPS:
         raise UsageError(f"evaluation_steps must be at least {LEAST_STEPS:,} to mean something, not {settings.evaluation_steps}")
+    if settings.jobs < 1:
+        raise UsageError(f"jobs must be at least 1, not {settings.jobs}")
     return EXPERIMENTS[name](settings)
 
 
@@ -148,12 +189,12 @@ def _dci_table(name: str, title: str, jobs: Sequence[Job], settings: Settings) -
     _train(jobs, settings)
     results: dict[tuple[str, str], list[dict[str, Any]]] = {}
     pictures = []
-    for job in jobs:
-        method, folder = str(job.fields["method"]), job.folder(settings)
-        results.setdefault((job.place, method), []).append(_measured(folder, settings))
+    for job, found in zip(jobs, _measure(jobs, settings), strict=True):
+        method = str(job.fields["method"])
+        results.setdefault((job.place, method), []).append(found)
         if job.seed == 0:
             place = job.place.replace(" ", "-")
-            pictures.append(_copy(folder / "dci.png", settings.out / f"{name}-{place}-{method}.png"))
+            pictures.append(_copy(job.folder(settings) / "dci.png", settings.out / f"{name}-{place}-{method}.png"))
     ceilings = {place: _oracle(job, settings) for place, job in {job.place: job for job in jobs}.items()}
     paper = {job.place: {} if job.options else WORLDS[job.world].paper_dci for job in jobs}
     rows = [
@@ -235,22 +276,59 @@ def paper_worlds() -> list[str]:
 # --- training and measuring what is missing ---
 
 
-def _train(jobs: Iterable[Job], settings: Settings) -> None:
+def _train(jobs: Iterable[Job | TaskJob], settings: Settings) -> None:
     """Trains the runs that are not finished, after looking at all of them for what can't work."""
     jobs = list(jobs)
     for job in jobs:
-        make(job.world, **job.options).check_installed()
+        job.check_installed()
         _check_enough_steps(job.config(settings))
         _check_same_config(job, settings)
-    for number, job in enumerate(jobs, 1):
-        folder, config = job.folder(settings), job.config(settings)
-        if origin(folder).get("step", 0) >= config.steps:
-            continue
+    skills = {job.skills.folder(settings): job.skills for job in jobs if isinstance(job, TaskJob) and job.skills}
+    if skills:
+        _train(skills.values(), settings)
+    _each("train", [job for job in jobs if origin(job.folder(settings)).get("step", 0) < job.config(settings).steps], settings)
+
+
+def _measure(jobs: Sequence[Job | TaskJob], settings: Settings) -> list[dict[str, Any]]:
+    """Reports on all runs; those that are not there are made."""
+    there = [job.report(settings) for job in jobs]
+    made = iter(_each("measure", [job for job, report in zip(jobs, there, strict=True) if report is None], settings))
+    return [report or next(made) for report in there]
+
+
+def _each(what: str, jobs: Sequence[Job | TaskJob], settings: Settings) -> list[Any]:
+    """What "train" or "measure" gives for each job."""
+    count, began = min(settings.jobs, len(jobs)), time.monotonic()
+
+    def tell(text: str, index: int) -> None:
         if settings.progress:
-            print(f"run {number} of {len(jobs)}: {folder.name}", file=sys.stderr)
-        fields = {**settings.fields, **job.fields, "seed": job.seed}
-        world = make(job.world, **job.options)
-        pretrain(world, preset=settings.preset, out=folder, resume=True, progress=settings.progress, **fields)
+            print(f"{text}: {jobs[index].folder(settings).name}", file=sys.stderr, flush=True)
+
+    if count > 1:
+        finished = []
+
+        def tell_done(index: int) -> None:
+            finished.append(index)
+            left = (time.monotonic() - began) * (len(jobs) / len(finished) - 1) / 60
+            tell(f"{what} {len(finished)} of {len(jobs)} done, about {left:.0f} min left", index)
+
+        return side_by_side(_call, [(what, job, replace(settings, progress=False)) for job in jobs], count, tell_done)
+    results = []
+    for index, job in enumerate(jobs):
+        tell(f"{what} {index + 1} of {len(jobs)}", index)
+        results.append(_call(what, job, settings))
+    return results
+
+
+def _call(what: str, job: Job | TaskJob, settings: Settings) -> Any:
+    return getattr(job, what)(settings)
+
+
+def _read_report(folder: Path, name: str, wanted: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The report on a run, if it is there and is what would be made now: of this run, by this code."""
+    report = json.loads((folder / name).read_text()) if (folder / name).exists() else {}
+    wanted = {"measured_with": provenance(), "run": origin(folder), **wanted}
+    return report if all(report.get(key) == json.loads(json.dumps(value)) for key, value in wanted.items()) else None
 
 
 def _check_enough_steps(config: Any) -> None:
@@ -272,50 +350,17 @@ def _check_same_config(job: Job | TaskJob, settings: Settings) -> None:
             )
 
 
-def _train_tasks(jobs: Sequence[TaskJob], settings: Settings) -> None:
-    """Trains the skills that are missing, then what is to choose them."""
-    for job in jobs:
-        make_task(job.task).check_installed()
-        _check_enough_steps(job.config(settings))
-        _check_same_config(job, settings)
-    _train(list({job.skills.folder(settings): job.skills for job in jobs if job.skills}.values()), settings)
-    for number, job in enumerate(jobs, 1):
-        folder, config = job.folder(settings), job.config(settings)
-        if origin(folder).get("step", 0) >= config.steps:
-            continue
-        if settings.progress:
-            print(f"task run {number} of {len(jobs)}: {folder.name}", file=sys.stderr)
-        skills = job.skills.folder(settings) if job.skills else None
-        fields = {**settings.task_fields, "seed": job.seed}
-        options: dict[str, Any] = {"preset": settings.preset, "resume": True, "progress": settings.progress}
-        downstream(skills, job.task, agent=job.agent, out=folder, **options, **fields)
-
-
-def _task_measured(folder: Path, settings: Settings) -> dict[str, Any]:
-    """The return of a run, measured now unless it is there: of this run, by this code."""
-    done = folder / "return.json"
-    wanted: dict[str, Any] = {"measured_with": provenance(), "run": origin(folder), "episodes": EPISODES, "evaluation_seed": 0}
-    if done.exists():
-        report = json.loads(done.read_text())
-        if all(report.get(name) == json.loads(json.dumps(value)) for name, value in wanted.items()):
-            return report
-    if settings.progress:
-        print(f"measuring {folder.name}", file=sys.stderr)
-    return measure_task(folder, episodes=EPISODES)
-
-
 def _task_figure(name: str, title: str, jobs: Sequence[TaskJob], settings: Settings) -> list[Path]:
     """Trains and measures downstream runs, and writes their learning curves and a table of where they end."""
-    _train_tasks(jobs, settings)
+    _train(jobs, settings)
     points, finals = [], []
-    for job in jobs:
+    for job, found in zip(jobs, _measure(jobs, settings), strict=True):
         folder = job.folder(settings)
         head = {"task": job.task, "method": job.label, "seed": job.seed}
         with (folder / "progress.csv").open(newline="") as file:
             for row in csv.DictReader(file):
                 if float(row["episodes"]):
                     points.append({**head, "step": int(row["step"]), "seconds": row["seconds"], "return": float(row["return"])})
-        found = _task_measured(folder, settings)
         ends = {key: found.get(key, "") for key in ("return", "random_skills", "hand_written")}
         finals.append({**head, **ends, "seconds": round(found["run"]["seconds"], 1)})
     files = [
@@ -374,20 +419,6 @@ def _mean_curve(points: Sequence[dict], task: str, method: str) -> list[tuple[in
         if (row["task"], row["method"]) == (task, method):
             values.setdefault(row["step"], []).append(row["return"])
     return [(step, float(np.mean(found))) for step, found in sorted(values.items())]
-
-
-def _measured(folder: Path, settings: Settings) -> dict[str, Any]:
-    """The scores of a run's only seed, measured now unless they are there: of this run, by this code, on as many steps."""
-    done = folder / "dci.json"
-    wanted: dict[str, Any] = {"measured_with": provenance(), "run": origin(folder)}
-    wanted |= {"evaluation_steps": settings.evaluation_steps, "evaluation_seed": 0}
-    if done.exists() and (folder / "dci.png").exists():
-        report = json.loads(done.read_text())
-        if all(report.get(name) == json.loads(json.dumps(value)) for name, value in wanted.items()):
-            return report
-    if settings.progress:
-        print(f"measuring {folder.name}", file=sys.stderr)
-    return measure(folder, steps=settings.evaluation_steps)
 
 
 def _oracle(job: Job, settings: Settings) -> dict[str, Any] | None:

@@ -28,6 +28,7 @@ from dusdi import checkpoint
 from dusdi.checkpoint import Checkpoint
 from dusdi.config import AnyConfig, BaseConfig, from_json
 from dusdi.errors import UsageError, unknown_name
+from dusdi.parallel import cores
 from dusdi.types import WorldSpec
 
 #: Config fields that may change when a run is resumed: it can be made longer.
@@ -47,6 +48,7 @@ class Run:
         self.folder, self._config = folder, config
         folder.mkdir(parents=True, exist_ok=True)
         self._description = {"config": config.to_json(), "world": spec.to_json(), "made_with": provenance(), **(origin or {})}
+        self._description["cores"] = len(cores())
         write_atomically(folder / "config.json", json.dumps(self._description, indent=2) + "\n")
         self._csv = folder / "progress.csv"
         self._keep_rows(after_step)
@@ -133,7 +135,7 @@ def take_up(
 def origin(folder: Path) -> dict[str, Any]:
     """Where a run's results come from: config, world, versions, commit and seconds of training."""
     found = checkpoint.load_newest(folder / "checkpoints")
-    keys = ("config", "world", "skills", "start", "made_with", "step", "seconds")
+    keys = ("config", "world", "skills", "start", "made_with", "cores", "step", "seconds")
     return {key: found.description[key] for key in keys if key in found.description} if found else {}
 
 

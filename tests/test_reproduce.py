@@ -17,7 +17,7 @@ def settings(tmp_path_factory):
     """Tiny runs, shared by both experiments."""
     folder = tmp_path_factory.mktemp("reproduce")
     fields = {"steps": 1_280, "random_steps": 320}
-    return Settings(folder / "results", folder / "runs", 2, "debug", fields, evaluation_steps=4_000, progress=False)
+    return Settings(folder / "results", folder / "runs", 2, "debug", fields, evaluation_steps=4_000, jobs=2, progress=False)
 
 
 def rows_of(path):
@@ -122,4 +122,6 @@ def test_the_command_explains_mistakes(capsys, tmp_path):
     assert "random" in capsys.readouterr().err
     assert main(["reproduce", "table1", "--evaluation-steps", "100", "--out", str(tmp_path)]) == 2
     assert "evaluation_steps" in capsys.readouterr().err
+    assert main(["reproduce", "table1", "--jobs", "0", "--out", str(tmp_path)]) == 2
+    assert "jobs" in capsys.readouterr().err
     assert set(EXPERIMENTS) == {"table1", "fig3", "fig4", "fig6", "more-factors"}

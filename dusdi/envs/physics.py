@@ -16,6 +16,7 @@ import numpy as np
 from dusdi.envs.base import VectorWorld
 from dusdi.envs.pictures import Camera
 from dusdi.errors import UsageError, WorldError
+from dusdi.parallel import cores
 from dusdi.types import WorldSpec
 
 
@@ -53,8 +54,7 @@ class Simulation:
         import mujoco
         from mujoco.rollout import Rollout
 
-        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-        threads = min(count, cores)
+        threads = min(count, len(cores()))
         self._pool = Rollout(nthread=threads if threads > 1 else 0)
         self._datas = [mujoco.MjData(model) for _ in range(threads)]
         size = mujoco.mj_stateSize(model, mujoco.mjtState.mjSTATE_FULLPHYSICS.value)

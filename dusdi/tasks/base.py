@@ -148,7 +148,14 @@ class HostTask(Task, HostWorld):
     #: physics takes most of the time, so there are fewer steps, and more updates for each of them
     agent_presets = {
         "fast": {
-            "ppo": {"steps": 1_024_000, "num_envs": 64, "rollout_length": 5, "batch_size": 64, "log_every": 32_000, "checkpoint_every": 512_000},
+            "ppo": {
+                "steps": 1_024_000,
+                "num_envs": 64,
+                "rollout_length": 5,
+                "batch_size": 64,
+                "log_every": 32_000,
+                "checkpoint_every": 512_000,
+            },
             "sac": {
                 "steps": 1_024_000,
                 "num_envs": 64,
