@@ -19,7 +19,7 @@ from dusdi.envs.physics import PhysicsVector, load_mujoco, package_folder
 from dusdi.types import Factor, WorldSpec
 
 # Metres, radians, seconds. x is east, y north, z up; the middle of the room is the origin.
-TIMESTEP, SUBSTEPS = 0.02, 10  # a control step is 0.2 s
+TIMESTEP, SUBSTEPS = 0.2 / 6, 6  # a control step is 0.2 s
 ROOM = 2.5  # walls at x, y = ±2.5
 HEIGHT = 2.5
 WALL_HALF = 0.15  # half of how thick the walls are
@@ -192,7 +192,7 @@ def _motorise(mujoco: Any, spec: Any) -> None:
     for name, kind, axis in zip(BASE, (slide, slide, hinge), np.eye(3), strict=True):
         _set_friction(base.add_joint(name=name, type=kind, axis=axis), armature=0.0, damping=0.0)
     base.add_site(name="axle", rgba=(0, 0, 0, 0))
-    for name, entry, gain, force in (("ahead", 0, 800.0, 250.0), ("sideways", 1, 4000.0, 800.0), ("turn", 5, 100.0, 100.0)):
+    for name, entry, gain, force in (("ahead", 0, 800.0, 250.0), ("sideways", 1, 8000.0, 1600.0), ("turn", 5, 100.0, 100.0)):
         motor = spec.add_actuator(name=name, target="axle", trntype=mujoco.mjtTrn.mjTRN_SITE)
         motor.set_to_velocity(kv=gain)
         motor.gear = np.eye(6)[entry]
@@ -208,7 +208,7 @@ def _motorise(mujoco: Any, spec: Any) -> None:
         _set_friction(joint, armature=0.5, damping=5.0)
         motor = spec.add_actuator(name=name, target=joint.name, trntype=mujoco.mjtTrn.mjTRN_JOINT)
         stiff = name in FINGERS  # or they slip when the arm is swung
-        motor.set_to_position(kp=1000.0 if stiff else 150.0, kv=50.0 if stiff else 25.0)
+        motor.set_to_position(kp=400.0 if stiff else 150.0, kv=40.0 if stiff else 25.0)
         motor.forcelimited, motor.forcerange = True, (-60.0, 60.0)
     solid = {"contype": 1, "conaffinity": 0, "group": 4, "rgba": (0, 0, 0, 0), "mass": 0}
     capsule, cylinder = mujoco.mjtGeom.mjGEOM_CAPSULE, mujoco.mjtGeom.mjGEOM_CYLINDER
@@ -253,7 +253,7 @@ def _furnish(mujoco: Any, spec: Any) -> None:
         middle = (x * (ROOM + WALL_HALF), y * (ROOM + WALL_HALF), HEIGHT / 2)
         south_or_east = x > 0 or y < 0  # where the camera stands: to be looked through
         colour = (1, 1, 1, 0.12) if south_or_east else (1, 1, 1, 1)
-        world.add_geom(type=box, pos=middle, size=half, material="wall", rgba=colour, margin=0.05, **solid)
+        world.add_geom(type=box, pos=middle, size=half, material="wall", rgba=colour, margin=0.1, **solid)
     for piece in FURNITURE:
         _material(mujoco, spec, piece.name, piece.colour, _darker(piece.colour), repeat=2)
         world.add_geom(name=piece.name, type=box, pos=piece.middle, size=piece.half, material=piece.name, group=1, **solid)
