@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from typing import Any
@@ -42,8 +43,16 @@ def side_by_side(function: Callable[..., Any], calls: Sequence[tuple], count: in
 
 
 def _settle(shares: Any, compilation_cache: str | None) -> None:
-    """In a new worker: takes its cores, before anything counts them."""
+    """In a new worker: takes its cores, before anything counts them, and makes sure that it does not outlive its parent."""
     share = shares.get()
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, share)
     jax.config.update("jax_compilation_cache_dir", compilation_cache)
+    threading.Thread(target=_follow_parent, daemon=True).start()
+
+
+def _follow_parent() -> None:
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)  # at once, as if killed itself: its files are whole at any time

@@ -110,7 +110,8 @@ def test_random_actions_for_twenty_thousand_steps_break_nothing_and_leave_nothin
     # MuJoCo's warnings would have been errors: see the next test
 
 
-def test_numbers_that_get_out_of_hand_are_an_error():
+def test_numbers_that_get_out_of_hand_are_an_error(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # MuJoCo leaves a log file where it is
     homes = WORLD.vector(2)
     homes.reset(0)
     homes._simulation.qvel[1, 0] = 1e12
