@@ -511,7 +511,8 @@ def draw_map(observation: np.ndarray) -> np.ndarray:
         (px, py, _), (hx, hy, _) = piece.middle, piece.half
         canvas.box((px - hx, py - hy), (px + hx, py + hy), piece.colour, fade(INK, 0.4))
     for thing, on in zip((*APPLIANCES, *OBJECTS), observation[3:10], strict=True):
-        place, colour = np.clip(thing.place[:2], -ROOM + 0.12, ROOM - 0.12), thing.colour
+        aside = 0.25 * np.sign(thing.place[2] - 1.0) if thing in APPLIANCES else 0.0  # one above the other, drawn side by side
+        place, colour = np.clip(thing.place[:2] + np.array([aside, 0.0]), -ROOM + 0.12, ROOM - 0.12), thing.colour
         if on > 0:
             canvas.disc(place, 0.25, fade(colour, 0.35))
         canvas.disc(place, 0.11, colour if on > 0 else "#ffffff", colour, 2.5)
