@@ -4,6 +4,7 @@ RUN/config.json       what was asked for, the world, versions and commit
 RUN/checkpoints/      the newest two, see `dusdi.checkpoint`
 RUN/progress.csv      one row per seed and log point
 RUN/events.out.*      the same for TensorBoard
+RUN/.lock             held by the process that writes
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import jax
 from tensorboardX import SummaryWriter
@@ -30,6 +31,11 @@ from dusdi.config import AnyConfig, BaseConfig, from_json
 from dusdi.errors import UsageError, unknown_name
 from dusdi.parallel import cores
 from dusdi.types import WorldSpec
+
+try:
+    import fcntl
+except ImportError:  # where there are no such locks, runs are not protected from each other
+    fcntl = None  # type: ignore[assignment]
 
 #: Config fields that may change when a run is resumed: it can be made longer.
 RESUMABLE = {"steps"}
@@ -47,6 +53,7 @@ class Run:
         """
         self.folder, self._config = folder, config
         folder.mkdir(parents=True, exist_ok=True)
+        self._lock = _lock(folder)
         self._description = {"config": config.to_json(), "world": spec.to_json(), "made_with": provenance(), **(origin or {})}
         self._description["cores"] = len(cores())
         write_atomically(folder / "config.json", json.dumps(self._description, indent=2) + "\n")
@@ -87,6 +94,19 @@ class Run:
 
     def close(self) -> None:
         self._events.close()
+        self._lock.close()
+
+
+def _lock(folder: Path) -> IO[str]:
+    """A file that this process holds until it closes it or ends, or a `UsageError` if another one does."""
+    file = (folder / ".lock").open("w")
+    if fcntl is not None:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            file.close()
+            raise UsageError(f"another process is writing the run in {folder}; wait for it, or choose another folder") from error
+    return file
 
 
 def take_up(
@@ -128,7 +148,9 @@ def take_up(
                 f"{folder} was run with {name} = {getattr(config, name)}, not {value}; "
                 "resume it without that, or choose another folder"
             )
-    steps = max(config.steps, asked.get("steps", 0))
+    steps = asked.get("steps", config.steps)
+    if steps < config.steps:
+        raise UsageError(f"{folder} was begun with {config.steps:,} steps; it can be made longer but not shorter ({steps:,})")
     return dataclasses.replace(config, steps=steps), found
 
 

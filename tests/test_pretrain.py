@@ -18,6 +18,7 @@ from dusdi import checkpoint
 from dusdi.errors import NonFiniteError, UsageError
 from dusdi.learner import make_trainer
 from dusdi.objectives.dusdi import Dusdi
+from dusdi.run import Run
 
 RUN_IN_CHILD = """
 import sys; sys.path.insert(0, {tests!r})
@@ -94,6 +95,15 @@ def test_ctrl_c_saves_and_resume_gives_the_same_numbers(tmp_path):
     assert same(final_arrays(tmp_path / "stopped"), final_arrays(tmp_path / "whole"))
 
 
+def test_a_run_that_is_being_written_is_left_alone(tmp_path):
+    skills = dusdi.pretrain("gunner-2d", preset="debug", steps=1280, out=tmp_path, progress=False)
+    writing = Run(tmp_path, skills.spec, skills.config, 1280)
+    with pytest.raises(UsageError, match="another process is writing the run in"):
+        dusdi.pretrain("gunner-2d", steps=2560, out=tmp_path, resume=True, progress=False)
+    writing.close()
+    assert dusdi.pretrain("gunner-2d", steps=2560, out=tmp_path, resume=True, progress=False).step == 2560
+
+
 def test_resume_on_fresh_finished_and_longer_runs(tmp_path):
     out = tmp_path / "run"
     short = dusdi.pretrain("gunner-2d", preset="debug", steps=1280, out=out, resume=True, progress=False)
@@ -102,6 +112,8 @@ def test_resume_on_fresh_finished_and_longer_runs(tmp_path):
     assert short.step == again.step == 1280 and same(before, final_arrays(out))
     longer = dusdi.pretrain("gunner-2d", steps=2560, out=out, resume=True, progress=False)
     assert longer.step == 2560
+    with pytest.raises(UsageError, match="longer but not shorter"):
+        dusdi.pretrain("gunner-2d", steps=1280, out=out, resume=True, progress=False)
     dusdi.pretrain("gunner-2d", preset="debug", out=tmp_path / "whole", progress=False)
     assert rows(out) == rows(tmp_path / "whole")
     state, whole = final_arrays(out), final_arrays(tmp_path / "whole")
