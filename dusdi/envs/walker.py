@@ -37,6 +37,23 @@ class Walker(HostWorld):
         ),
         episode_length=1000,
     )
+    #: To get up and move takes all joints at once and a longer view. See docs/experiments.md.
+    presets = {
+        "fast": {
+            "num_envs": 64,
+            "steps_per_update": 32,
+            "bumps_on": "codes",
+            "discriminator_lr": 5e-3,
+            "penalty_hidden": (64, 64),
+            "penalty_lr": 5e-4,
+            "actor_parts": "whole",
+            "input_gain": 0.0,
+            "discount": 0.99,
+            "alpha": 0.05,
+            "learn_alpha": True,
+            "target_entropy": 0.0,
+        }
+    }
 
     def check_installed(self):
         for package in ("mujoco", "dm_control"):
