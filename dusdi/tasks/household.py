@@ -1,4 +1,7 @@
-"""Tasks in the household: look at things, test appliances, and run them as the screen on the wall says."""
+"""Tasks in the household: look at things, test appliances, and run them as the screen on the wall says.
+
+Each pays at the end of a window, ten seconds long: 1 if what was wanted is so by then, 20 in an episode at most.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from dusdi.envs.household import APPLIANCES, IN_VIEW, LOCATION, OBJECTS, RUNNING
 from dusdi.tasks.base import HostTask
 
 NEAR = 2.2  # metres from an appliance at which a test counts
-ORDER_WINDOWS = 4  # windows, of 5 s each, between two instructions on the screen
+ORDER_WINDOWS = 4  # windows, of 10 s each, between two instructions on the screen
 SCREEN = [thing.name for thing in OBJECTS].index("screen")
 MIDDLE, NOTHING = 4, 4  # of the oracle's skills: stand in the middle, run no appliance
 STAND_BY = np.array([2, 2, 3, 3])  # where the oracle stands to test each appliance
@@ -26,8 +29,13 @@ def draw_other(key: jax.Array, previous: jax.Array, count: int) -> jax.Array:
     return (previous + jax.random.randint(key, (), 1, count)) % count
 
 
+def pay(done: jax.Array) -> jax.Array:
+    """The reward [1] for what was wanted."""
+    return done.astype(jnp.float32)[None]
+
+
 class LookAround(HostTask):
-    """Look at the objects in the room one after the other: 1 for each step in which the named one is in view."""
+    """Look at the objects in the room one after the other: 1 if the named one is in view."""
 
     def __init__(self, **options):
         names = [f"look at the {thing.name}" for thing in OBJECTS]
@@ -37,7 +45,7 @@ class LookAround(HostTask):
         return jax.random.randint(key, (), 0, len(OBJECTS)), world
 
     def judge(self, variables, world, last):
-        return variables, world, (world[IN_VIEW][variables] > 0).astype(jnp.float32)[None]
+        return variables, world, pay(last & (world[IN_VIEW][variables] > 0))
 
     def turn(self, variables, key):
         return draw_other(key, variables, len(OBJECTS))
@@ -54,7 +62,7 @@ class LookAround(HostTask):
 
 
 class Inspect(HostTask):
-    """Test the appliances one after the other: 1 for each step in which the named one runs and the robot is near it."""
+    """Test the appliances one after the other: 1 if the named one runs and the robot is near it."""
 
     def __init__(self, **options):
         names = [f"test the {name}" for name in NAMES]
@@ -65,7 +73,7 @@ class Inspect(HostTask):
 
     def judge(self, variables, world, last):
         near = jnp.linalg.norm(world[LOCATION][:2] - jnp.asarray(WHERE)[variables]) < NEAR
-        return variables, world, (near & (world[RUNNING][variables] > 0)).astype(jnp.float32)[None]
+        return variables, world, pay(last & near & (world[RUNNING][variables] > 0))
 
     def turn(self, variables, key):
         return draw_other(key, variables, len(APPLIANCES))
@@ -92,9 +100,9 @@ class Orders(NamedTuple):
 
 
 class Housekeep(HostTask):
-    """Run the appliance that the screen names and no other, or none: 1 for each step in which it is so.
+    """Run the appliance that the screen names and no other, or none: 1 if it is so.
 
-    What the screen says is known from when it is looked at until it changes, every twenty seconds.
+    What the screen says is known from when it is looked at until it changes, every forty seconds.
     """
 
     def __init__(self, **options):
@@ -109,7 +117,7 @@ class Housekeep(HostTask):
         wanted = jnp.arange(len(APPLIANCES)) == variables.order
         right = jnp.all((world[RUNNING] > 0) == wanted)
         in_view = world[IN_VIEW][SCREEN] > 0
-        return variables._replace(read=variables.read | in_view, in_view=in_view), world, right.astype(jnp.float32)[None]
+        return variables._replace(read=variables.read | in_view, in_view=in_view), world, pay(last & right)
 
     def turn(self, variables, key):
         waited = variables._replace(age=variables.age + 1)
