@@ -28,7 +28,7 @@ from dusdi.policy import SkillParams, Skills, load
 from dusdi.pretrain import run_sac
 from dusdi.progress import Progress, Silent
 from dusdi.rollout import Step
-from dusdi.run import Run, take_up
+from dusdi.run import Run, held, take_up
 from dusdi.tasks import make_task
 from dusdi.types import Metrics, mean_metrics
 
@@ -341,21 +341,23 @@ def downstream(
     asked = {**fields} | {name: value for name, value in (("agent", named), ("preset", preset)) if value is not None}
     folder = Path(out) if out is not None else None
     origin = {"skills": describe_skills(skills)}
-    taken = take_up(folder, task.spec, asked, resume=resume, kind=PPOConfig, origin=origin) if folder else None
-    config, found = taken or (agent_config(task, agent, preset or "fast", fields), None)
-    trainer = (GraphHighTrainer if isinstance(task, JaxWorld) else HostHighTrainer)(task, skills, config)  # type: ignore[arg-type]
-    state, seconds = trainer.init(), 0.0
-    if found is not None:
-        state, seconds = checkpoint.unflatten(state, found.arrays), found.description["seconds"]
-    done = int(state.iteration) * trainer.steps_per_iteration
-    run = Run(folder, task.spec, config, done, origin) if folder else None
-    try:
-        with Progress(f"{config.agent} on {task.spec.name}", config.steps, done) if progress else Silent() as display:
-            state = train(trainer, config, state, seconds, run, display)
-    finally:
-        trainer.close()
-        if run is not None:
-            run.close()
+    with held(folder):
+        taken = take_up(folder, task.spec, asked, resume=resume, kind=PPOConfig, origin=origin) if folder else None
+        config, found = taken or (agent_config(task, agent, preset or "fast", fields), None)
+        trainer = (GraphHighTrainer if isinstance(task, JaxWorld) else HostHighTrainer)(task, skills, config)  # type: ignore[arg-type]
+        state, seconds = trainer.init(), 0.0
+        if found is not None:
+            state, seconds = checkpoint.unflatten(state, found.arrays), found.description["seconds"]
+        done = int(state.iteration) * trainer.steps_per_iteration
+        run = None
+        try:
+            run = Run(folder, task.spec, config, done, origin) if folder else None
+            with Progress(f"{config.agent} on {task.spec.name}", config.steps, done) if progress else Silent() as display:
+                state = train(trainer, config, state, seconds, run, display)
+        finally:
+            trainer.close()
+            if run is not None:
+                run.close()
     params, normaliser = jax.tree.map(lambda x: x if config.seeds == 1 else x[0], (state.agent.params, state.normaliser))
     step = int(state.iteration) * trainer.steps_per_iteration
     return SkillController(task.spec, config, skills, params, normaliser, seed=config.seed, step=step, folder=folder)

@@ -5,14 +5,23 @@ Two runs on a core each take much less than one after the other on two, since sm
 
 from __future__ import annotations
 
+import itertools
 import multiprocessing
 import os
+import signal
 import threading
-from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from typing import Any
 
 import jax
+
+from dusdi.errors import DusdiError
+
+#: How programs are compiled and kept, the same in workers as in their parent.
+COMPILATION = ("jax_compilation_cache_dir", "jax_persistent_cache_min_compile_time_secs")
 
 
 def cores() -> list[int]:
@@ -23,32 +32,90 @@ def cores() -> list[int]:
 def side_by_side(function: Callable[..., Any], calls: Sequence[tuple], count: int, done: Callable[[int], None]) -> list[Any]:
     """What a function gives for each list of arguments, `count` at a time; `done` is told the index of each that is finished.
 
-    If one fails or Ctrl-C is pressed, those that have not begun don't.
+    If one fails or Ctrl-C is pressed, the others that run are interrupted as if by Ctrl-C, and no more are begun.
     """
     spawn, ours = multiprocessing.get_context("spawn"), cores()  # a fork would inherit JAX's threads without their state
-    shares = spawn.SimpleQueue()
+    shares, workers, stop = spawn.SimpleQueue(), spawn.SimpleQueue(), spawn.Event()
     for worker in range(count):
         shares.put(ours[worker::count] or [ours[worker % len(ours)]])
-    cache = jax.config.jax_compilation_cache_dir  # type: ignore[attr-defined]
-    pool = ProcessPoolExecutor(count, spawn, initializer=_settle, initargs=(shares, cache))
+    compilation = {name: getattr(jax.config, name) for name in COMPILATION}
+    pool = ProcessPoolExecutor(count, spawn, initializer=_settle, initargs=(shares, workers, stop, compilation))
+    waiting, results = iter(enumerate(calls)), [None] * len(calls)
+    running: dict[Future, int] = {}
     try:
-        futures = [pool.submit(function, *call) for call in calls]
-        index = {future: number for number, future in enumerate(futures)}
-        for future in as_completed(futures):
-            future.result()
-            done(index[future])
-        return [future.result() for future in futures]
+        while True:
+            for index, call in itertools.islice(waiting, count - len(running)):
+                with _without_interrupts():  # so that new workers start deaf to Ctrl-C
+                    running[pool.submit(_work, function, call)] = index
+            if not running:
+                return results
+            for future in wait(running, return_when=FIRST_COMPLETED).done:
+                index = running.pop(future)
+                results[index] = future.result()
+                done(index)
+    except BaseException as error:
+        stop.set()
+        while not workers.empty():
+            os.kill(workers.get(), signal.SIGINT)
+        said = [str(future.exception()) for future in wait(running).done if future.exception()]
+        if isinstance(error, KeyboardInterrupt):
+            raise KeyboardInterrupt("\n".join(filter(None, said))) from None
+        if isinstance(error, BrokenProcessPool):
+            raise DusdiError(
+                "a worker ended all of a sudden (was it killed, or short of memory?); start again to go on"
+            ) from error
+        raise
     finally:
-        pool.shutdown(cancel_futures=True)
+        pool.shutdown()
 
 
-def _settle(shares: Any, compilation_cache: str | None) -> None:
-    """In a new worker: takes its cores, before anything counts them, and makes sure that it does not outlive its parent."""
-    share = shares.get()
+@contextmanager
+def _without_interrupts() -> Iterator[None]:
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    previous = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, previous)
+
+
+# --- in a worker ---
+
+_stop: Any = None  # an event: no more is to be begun
+_at_work = False
+
+
+def _settle(shares: Any, workers: Any, stop: Any, compilation: dict[str, Any]) -> None:
+    """Takes cores of its own, before JAX and MuJoCo start threads on them, and makes sure not to outlive the parent."""
+    global _stop
+    _stop, share = stop, shares.get()
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, share)
-    jax.config.update("jax_compilation_cache_dir", compilation_cache)
+    for name, value in compilation.items():
+        jax.config.update(name, value)
+    if hasattr(os, "setpgrp"):
+        os.setpgrp()  # Ctrl-C reaches the parent, which passes it on once
+    signal.signal(signal.SIGINT, _interrupt)
+    workers.put(os.getpid())
     threading.Thread(target=_follow_parent, daemon=True).start()
+
+
+def _work(function: Callable[..., Any], arguments: tuple) -> Any:
+    global _at_work
+    _at_work = True
+    try:
+        if _stop.is_set():
+            raise KeyboardInterrupt
+        return function(*arguments)
+    finally:
+        _at_work = False
+
+
+def _interrupt(signum: int, frame: Any) -> None:
+    if _at_work:
+        raise KeyboardInterrupt
 
 
 def _follow_parent() -> None:

@@ -18,7 +18,7 @@ from dusdi.learner import TrainState, make_trainer
 from dusdi.loop import train
 from dusdi.policy import SkillParams, Skills
 from dusdi.progress import Progress, Silent
-from dusdi.run import Run, take_up
+from dusdi.run import Run, held, take_up
 
 STARTING_COUNT = 10_000.0  # so many observations the moments of a policy that is taken over count for
 
@@ -71,24 +71,25 @@ def run_sac(
     the policy of another, of which `origin` tells.
     """
     folder = Path(out) if out is not None else None
-    taken = take_up(folder, world.spec, asked, resume=resume, kind=Config, origin=origin) if folder else None
-    config, found = taken or (new_config(), None)
-    trainer = make_trainer(world, config)
-    state, seconds = trainer.init(), 0.0
-    if found is not None:
-        state, seconds = checkpoint.unflatten(state, found.arrays), found.description["seconds"]
-    elif start is not None:
-        state = start_from(start, state, config)
-    done = int(state.iteration) * config.num_envs
-    run = Run(folder, world.spec, config, done, origin) if folder else None
-    try:
-        with Progress(f"{config.method} in {world.spec.name}", config.steps, done) if progress else Silent() as display:
-            state = train(trainer, config, state, seconds, run, display)
-    finally:
-        trainer.close()
-        if run is not None:
-            run.close()
-    return policy.from_state(world.spec, config, state, folder=folder)
+    with held(folder):
+        taken = take_up(folder, world.spec, asked, resume=resume, kind=Config, origin=origin) if folder else None
+        config, found = taken or (new_config(), None)
+        trainer = make_trainer(world, config)
+        state, seconds = trainer.init(), 0.0
+        if found is not None:
+            state, seconds = checkpoint.unflatten(state, found.arrays), found.description["seconds"]
+        elif start is not None:
+            state = start_from(start, state, config)
+        done, run = int(state.iteration) * config.num_envs, None
+        try:
+            run = Run(folder, world.spec, config, done, origin) if folder else None
+            with Progress(f"{config.method} in {world.spec.name}", config.steps, done) if progress else Silent() as display:
+                state = train(trainer, config, state, seconds, run, display)
+        finally:
+            trainer.close()
+            if run is not None:
+                run.close()
+        return policy.from_state(world.spec, config, state, folder=folder)
 
 
 def start_from(params: SkillParams, state: TrainState, config: Config) -> TrainState:

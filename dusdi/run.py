@@ -17,10 +17,11 @@ import math
 import os
 import platform
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from importlib import metadata
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import jax
 from tensorboardX import SummaryWriter
@@ -53,7 +54,6 @@ class Run:
         """
         self.folder, self._config = folder, config
         folder.mkdir(parents=True, exist_ok=True)
-        self._lock = _lock(folder)
         self._description = {"config": config.to_json(), "world": spec.to_json(), "made_with": provenance(), **(origin or {})}
         self._description["cores"] = len(cores())
         write_atomically(folder / "config.json", json.dumps(self._description, indent=2) + "\n")
@@ -94,19 +94,30 @@ class Run:
 
     def close(self) -> None:
         self._events.close()
-        self._lock.close()
 
 
-def _lock(folder: Path) -> IO[str]:
-    """A file that this process holds until it closes it or ends, or a `UsageError` if another one does."""
-    file = (folder / ".lock").open("w")
-    if fcntl is not None:
+@contextmanager
+def held(folder: Path | None) -> Iterator[None]:
+    """Keeps other processes from writing the run in a folder meanwhile, or raises a `UsageError` if one is at it."""
+    if folder is None:
+        yield
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    lock = folder / ".lock"
+    with lock.open("w") as file:
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            file.close()
+            if fcntl is not None:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
             raise UsageError(f"another process is writing the run in {folder}; wait for it, or choose another folder") from error
-    return file
+        except OSError:
+            pass  # a file system without locks
+        try:
+            yield
+        finally:
+            if list(folder.iterdir()) == [lock]:  # nothing came of it
+                lock.unlink()
+                folder.rmdir()
 
 
 def take_up(

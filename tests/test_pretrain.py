@@ -18,7 +18,7 @@ from dusdi import checkpoint
 from dusdi.errors import NonFiniteError, UsageError
 from dusdi.learner import make_trainer
 from dusdi.objectives.dusdi import Dusdi
-from dusdi.run import Run
+from dusdi.run import held
 
 RUN_IN_CHILD = """
 import sys; sys.path.insert(0, {tests!r})
@@ -97,10 +97,12 @@ def test_ctrl_c_saves_and_resume_gives_the_same_numbers(tmp_path):
 
 def test_a_run_that_is_being_written_is_left_alone(tmp_path):
     skills = dusdi.pretrain("gunner-2d", preset="debug", steps=1280, out=tmp_path, progress=False)
-    writing = Run(tmp_path, skills.spec, skills.config, 1280)
-    with pytest.raises(UsageError, match="another process is writing the run in"):
+    assert skills.step == 1280
+    with held(tmp_path), pytest.raises(UsageError, match="another process is writing the run in"):
         dusdi.pretrain("gunner-2d", steps=2560, out=tmp_path, resume=True, progress=False)
-    writing.close()
+    with held(tmp_path / "nothing"):
+        pass
+    assert not (tmp_path / "nothing").exists()
     assert dusdi.pretrain("gunner-2d", steps=2560, out=tmp_path, resume=True, progress=False).step == 2560
 
 
