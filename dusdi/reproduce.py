@@ -523,9 +523,11 @@ def _made_by(name: str, jobs: Sequence[Job | TaskJob], settings: Settings) -> li
     changes = {**settings.fields, **{f"task {name}": value for name, value in settings.task_fields.items()}}
     changed = "".join(f", {name} {value}" for name, value in changes.items())
     commits = sorted({origin(job.folder(settings))["made_with"]["commit"] or "unknown" for job in jobs})
+    cores = sorted({origin(job.folder(settings)).get("cores", 0) for job in jobs})
+    on = f" on {' or '.join(map(str, cores))} {'core' if cores == [1] else 'cores'} each" if all(cores) else ""
     tasks = f" --tasks {' '.join(settings.tasks)}" if settings.tasks else ""
     return [
-        f"Made by `dusdi reproduce {name}{tasks}`, preset `{settings.preset}`{changed}, trained at commit {', '.join(commits)}.",
+        f"Made by `dusdi reproduce {name}{tasks}`, preset `{settings.preset}`{changed}, trained at commit {', '.join(commits)}{on}.",
         f"Configs, versions and wall times of all runs are in `{name}.json`.",
         "",
     ]

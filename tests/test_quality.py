@@ -4,7 +4,7 @@ import dusdi
 
 
 def test_skills_stay_disentangled_where_factors_depend_on_each_other():
-    """2D Gunner as shipped; three seeds had D and C of .81 to .93 and told the skill at .93 (results/table1.csv)."""
+    """2D Gunner as shipped; three seeds had D and C of .92 to .94 and told the skill at .93 (results/table1.csv)."""
     skills = dusdi.pretrain("gunner-2d", progress=False)
     result = dusdi.evaluate(skills, steps=50_000)
     assert result.disentanglement > 0.65, result.importance

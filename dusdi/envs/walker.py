@@ -37,7 +37,7 @@ class Walker(HostWorld):
         ),
         episode_length=1000,
     )
-    #: To get up and move takes all joints at once and a longer view. See docs/experiments.md.
+    #: As in other small worlds, but with a longer view: it takes a while to get up. See docs/experiments.md.
     presets = {
         "fast": {
             "num_envs": 64,
