@@ -527,7 +527,8 @@ def _made_by(name: str, jobs: Sequence[Job | TaskJob], settings: Settings) -> li
     on = f" on {' or '.join(map(str, cores))} {'core' if cores == [1] else 'cores'} each" if all(cores) else ""
     tasks = f" --tasks {' '.join(settings.tasks)}" if settings.tasks else ""
     return [
-        f"Made by `dusdi reproduce {name}{tasks}`, preset `{settings.preset}`{changed}, trained at commit {', '.join(commits)}{on}.",
+        f"Made by `dusdi reproduce {name}{tasks}`, preset `{settings.preset}`{changed}.",
+        f"Trained at commit {', '.join(commits)}{on}.",
         f"Configs, versions and wall times of all runs are in `{name}.json`.",
         "",
     ]
