@@ -149,19 +149,19 @@ class HostTask(Task, HostWorld):
     agent_presets = {
         "fast": {
             "ppo": {
-                "steps": 384_000,
+                "steps": 256_000,
                 "num_envs": 64,
                 "rollout_length": 2,
                 "batch_size": 64,
                 "log_every": 64_000,  # all copies' episodes are over then
-                "checkpoint_every": 192_000,
+                "checkpoint_every": 128_000,
             },
             "sac": {
-                "steps": 384_000,
+                "steps": 256_000,
                 "num_envs": 64,
                 "steps_per_update": 64,
                 "log_every": 64_000,
-                "checkpoint_every": 192_000,
+                "checkpoint_every": 128_000,
             },
         }
     }
