@@ -113,7 +113,10 @@ class PPO:
         params: dict[str, Any] = {"policy": self._policy.init(policy_key, x), "critic": self._critic.init(critic_key, x)}
         if not self._is_discrete:
             params["log_std"] = jnp.full((self.skill_space.components, self.skill_space.component_size), -0.5)
-        return PPOState(params, self._optimiser.init(params), normalise.init(self._channels))
+        # Values are next to nothing until the first returns were seen: noise of the size 1 would be learned from, and drown small
+        # rewards for as long as it counts in the moments.
+        returns = normalise.init(self._channels).replace(variance=jnp.zeros(self._channels))
+        return PPOState(params, self._optimiser.init(params), returns)
 
     def logits(self, params: Any, observation: Array) -> jax.Array:
         """What the policy says of each component: log probabilities [B, C, K] up to a constant, or means [B, C, M]."""

@@ -40,6 +40,7 @@ class Walker(HostWorld):
     #: As in other small worlds, but with a longer view: it takes a while to get up. See docs/experiments.md.
     presets = {
         "fast": {
+            "steps": 512_000,
             "num_envs": 64,
             "steps_per_update": 32,
             "bumps_on": "codes",
