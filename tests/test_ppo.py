@@ -157,6 +157,22 @@ def test_it_learns_what_each_component_should_do(agent, space):
         assert np.abs(chosen[..., 0] - np.clip(observation, -1, 1)).mean() < 0.2
 
 
+@pytest.mark.parametrize("scale", [1.0, 0.01])
+def test_small_rewards_are_learned_from_as_soon_as_large_ones(scale):
+    """They are not lost in what values say before they know anything."""
+    ppo = make_ppo(np.ones((1, 3)), Discrete(3, 2), normalise_returns=True, learning_rate=3e-3, batch_size=64, epochs=4)
+    assert np.abs(ppo.value(ppo.init(KEY), jax.random.normal(KEY, (100, 3)))).max() < 0.01
+
+    def iterate(state, key):
+        rollout_key, update_key = jax.random.split(key)
+        rollout = probe_rollout(ppo, state, rollout_key)
+        return ppo.update(state, update_key, rollout._replace(reward=scale * rollout.reward))
+
+    state, _ = jax.jit(lambda s: jax.lax.scan(iterate, s, jax.random.split(KEY, 30)))(ppo.init(KEY))
+    observation = jax.random.normal(jax.random.PRNGKey(9), (500, 3))
+    assert (np.asarray(ppo.mode(state.params, observation)) == (np.asarray(observation) > 0)).mean() > 0.9
+
+
 def test_normalised_returns_do_not_change_what_values_mean():
     ppo = make_ppo(np.ones((1, 2)), normalise_returns=True, learning_rate=1e-2, epochs=20, batch_size=64, discount=0.0)
     state = ppo.init(KEY)
