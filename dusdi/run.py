@@ -102,6 +102,7 @@ def held(folder: Path | None) -> Iterator[None]:
     if folder is None:
         yield
         return
+    new = [path for path in (folder, *folder.parents) if not path.exists()]
     folder.mkdir(parents=True, exist_ok=True)
     lock = folder / ".lock"
     with lock.open("w") as file:
@@ -117,7 +118,9 @@ def held(folder: Path | None) -> Iterator[None]:
         finally:
             if list(folder.iterdir()) == [lock]:  # nothing came of it
                 lock.unlink()
-                folder.rmdir()
+                for path in new:
+                    if not any(path.iterdir()):
+                        path.rmdir()
 
 
 def take_up(

@@ -100,7 +100,7 @@ def test_a_run_that_is_being_written_is_left_alone(tmp_path):
     assert skills.step == 1280
     with held(tmp_path), pytest.raises(UsageError, match="another process is writing the run in"):
         dusdi.pretrain("gunner-2d", steps=2560, out=tmp_path, resume=True, progress=False)
-    with held(tmp_path / "nothing"):
+    with held(tmp_path / "nothing" / "at all"):
         pass
     assert not (tmp_path / "nothing").exists()
     assert dusdi.pretrain("gunner-2d", steps=2560, out=tmp_path, resume=True, progress=False).step == 2560
