@@ -120,7 +120,7 @@ def task_curves(rows: Sequence[Mapping[str, Any]], ends: Sequence[Mapping[str, A
     FigureCanvasAgg(figure)
     figure.suptitle(title, fontsize=14, fontweight="bold", color=INK)
     panels = figure.subplots(lines, columns, squeeze=False).flat
-    for axes, task in zip(panels, tasks, strict=False):
+    for task, axes in zip(tasks, panels, strict=False):  # in this order, or a panel gets lost
         _lines(axes, [row for row in rows if row["task"] == task], "method", "return")
         own = [row for row in ends if row["task"] == task]
         if own[0]["hand_written"] != "":

@@ -9,6 +9,7 @@ import pytest
 from dusdi.cli import main
 from dusdi.envs import WORLDS
 from dusdi.errors import UsageError
+from dusdi.report import task_curves
 from dusdi.reproduce import EXPERIMENTS, Job, Settings, paper_worlds, reproduce
 
 
@@ -126,3 +127,13 @@ def test_the_command_explains_mistakes(capsys, tmp_path):
     assert main(["reproduce", "table1", "--jobs", "0", "--out", str(tmp_path)]) == 2
     assert "jobs" in capsys.readouterr().err
     assert set(EXPERIMENTS) == {"table1", "fig3", "fig4", "fig6", "more-factors"}
+
+
+def test_panels_without_a_task_are_left_blank(tmp_path, monkeypatch):
+    drawn = []
+    monkeypatch.setattr("dusdi.report.Figure.savefig", lambda figure, path: drawn.append(figure))
+    tasks = "abcde"
+    rows = [{"task": task, "method": "dusdi", "seed": 0, "step": step, "return": 1.0} for task in tasks for step in (1, 2)]
+    ends = [{"task": task, "hand_written": "", "random_skills": 0.0} for task in tasks]
+    task_curves(rows, ends, tmp_path / "x.png", title="five")
+    assert [axes.get_title() for axes in drawn[0].axes if axes.axison] == list(tasks)
