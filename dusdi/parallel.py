@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import jax
@@ -56,7 +56,8 @@ def side_by_side(function: Callable[..., Any], calls: Sequence[tuple], count: in
     except BaseException as error:
         stop.set()
         while not workers.empty():
-            os.kill(workers.get(), signal.SIGINT)
+            with suppress(ProcessLookupError):
+                os.kill(workers.get(), signal.SIGINT)
         said = [str(future.exception()) for future in wait(running).done if future.exception()]
         if isinstance(error, KeyboardInterrupt):
             raise KeyboardInterrupt("\n".join(filter(None, said))) from None
