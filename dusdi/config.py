@@ -93,6 +93,9 @@ class Config(BaseConfig):
     discriminator_bumps: int = setting(0, "Gaussian bumps through which each q_phi sees an entry; 0: the plain entry")
     bumps_on: Literal["all", "codes"] = setting("all", "entries seen through bumps: all, or those that only name things")
     discriminator_lr: float = setting(1e-4, "learning rate of each q_phi (paper)")
+    discriminator_decay: float = setting(0.0, "weight of the squared parameters in the loss of each q_phi")
+    elsewhere_weight: float = setting(0.0, "weight in the end of q_phi's further answer, that a state is nobody's place")
+    reward_floor: float = setting(0.0, "share of the prior mixed into q_phi for the reward, which bounds it below")
     penalty_hidden: tuple[int, ...] = setting((1024, 1024), "hidden layers of each q_psi (paper)")
     penalty_lr: float = setting(1e-4, "learning rate of each q_psi (paper)")
 
@@ -132,10 +135,12 @@ class Config(BaseConfig):
         self._check_signs(
             "steps seeds num_envs steps_per_update log_every checkpoint_every skill_values skill_dim skill_length "
             "max_skills batch_size replay_capacity discriminator_lr penalty_lr actor_lr critic_lr alpha",
-            "random_steps episode_length penalty_weight penalty_start mask_steps discriminator_bumps",
+            "random_steps episode_length penalty_weight penalty_start mask_steps discriminator_bumps discriminator_decay "
+            "elsewhere_weight",
         )
         _check_seed(self.seed, self.seeds)
         _check_share("discount", self.discount)
+        _check_share("reward_floor", self.reward_floor)
         if self.learn_alpha and self.target_entropy >= math.log(2):
             raise UsageError(f"target_entropy must be below log 2 = 0.693 per action entry, not {self.target_entropy}")
         if self.discriminator_bumps and not self.normalise_observations:
@@ -145,6 +150,8 @@ class Config(BaseConfig):
                 raise UsageError(f"{name} needs layers of at least one unit, not {getattr(self, name)}")
         for name in ("actor_hidden", "critic_hidden"):
             _check_layers(name, getattr(self, name))
+        if self.elsewhere_weight and self.skill_kind == "continuous":
+            raise UsageError("elsewhere_weight is for discrete skills: a density has no further answer to give")
         if self.discriminator_bumps == 1:
             raise UsageError("discriminator_bumps must be 0 (plain entries) or at least 2")
         if self.num_envs % self.steps_per_update:

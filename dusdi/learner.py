@@ -140,7 +140,8 @@ class Learner:
             next_observation=self.normalised(state.normaliser, batch.next_observation),
             terminated=batch.terminated.astype(jnp.float32),
         )
-        objective, objective_metrics = self.objective.update(state.objective, batch)
+        objective_key = jax.random.fold_in(sample_key, 0)
+        objective, objective_metrics = self.objective.update(state.objective, objective_key, batch, steps)
         reward = self.objective.reward(objective, batch, steps)
         agent, agent_metrics = self.agent.update(state.agent, key=agent_key, batch=batch, reward=reward)
         rewards = {f"reward/{name}": x for name, x in zip(self.objective.channels, reward.mean(0), strict=True)}

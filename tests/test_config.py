@@ -53,6 +53,10 @@ def test_the_world_changes_the_preset_and_the_user_has_the_last_word():
         ({"learn_alpha": True, "target_entropy": 0.7}, "log 2"),
         ({"normalise_observations": False}, "discriminator_bumps"),
         ({"discriminator_hidden": (0,)}, "discriminator_hidden"),
+        ({"elsewhere_weight": 1.0, "skill_kind": "continuous"}, "elsewhere_weight"),
+        ({"elsewhere_weight": -1.0}, "elsewhere_weight"),
+        ({"discriminator_decay": -1.0}, "discriminator_decay"),
+        ({"reward_floor": 1.0}, "reward_floor"),
     ],
 )
 def test_bad_values_are_refused_with_the_field_named(fields, message):

@@ -54,6 +54,59 @@ def test_dusdi_reward_by_hand(monkeypatch, spec, make_config):
     np.testing.assert_allclose(reward, [[0.405465 + 0.0693147, 0.0693147]], atol=1e-6)
 
 
+def test_a_floor_bounds_the_reward_and_leaves_nothing_worth_nothing(monkeypatch, spec, make_config):
+    with_heads(monkeypatch, [[[-100.0, 0.0], [0.0, 0.0], [0.0, 0.0], [0.0, 0.0]], HEADS[0]])
+    objective = make_objective(spec, make_config(skill_values=2, penalty_weight=0.0, reward_floor=0.2))
+    # log(.8 * 2 q + .2) for q = 0 and 1/2, then 3/4 and 1/2
+    expected = [[math.log(0.2), 0.0], [math.log(1.4), 0.0]]
+    np.testing.assert_allclose(reward_of(objective, transitions([[0, 1], [0, 1]])), expected, atol=1e-5)
+
+
+def test_nobodys_place_takes_its_share_by_hand(monkeypatch, spec, make_config):
+    with_heads(monkeypatch, HEADS)
+    settings = dict(skill_values=2, penalty_weight=0.0, normalise_observations=True)
+    objective = make_objective(spec, make_config(elsewhere_weight=1.0, **settings))
+    # outputs (log 3, 0) and a 0 for nobody's place: q = (3/5, 1/5), and (1/3, 1/3) for the second component
+    np.testing.assert_allclose(reward_of(objective, transitions([[0, 1]])), [[math.log(6 / 5), math.log(2 / 3)]], atol=1e-6)
+
+
+def test_a_place_is_worth_more_to_a_skill_that_is_there_more(spec, make_config):
+    """Value 0 of the box's component is at 1 (nine times in ten) or at -1, value 1 always at 0."""
+    rng, rows = np.random.default_rng(0), 256
+    skill = rng.integers(0, 2, (rows, 2))
+    place = np.where(skill[:, 1] == 1, 0.0, np.where(rng.random(rows) < 0.9, 1.0, -1.0))
+    batch = transitions(skill, np.stack([*np.zeros((2, rows)), place, np.zeros(rows)], axis=1))
+    probe = transitions([[0, 0], [0, 0]], [[0, 0, 1.0, 0], [0, 0, -1.0, 0]])
+
+    def worth(weight):
+        config = make_config(
+            skill_values=2, penalty_weight=0.0, elsewhere_weight=weight, normalise_observations=True,
+            discriminator_hidden=(), discriminator_bumps=8, discriminator_lr=3e-2, steps=500,
+        )  # fmt: skip
+        objective = make_objective(spec, config)
+        state, update = objective.init(KEY), jax.jit(objective.update)
+        for step in range(500):
+            state, _ = update(state, jax.random.fold_in(KEY, step), batch, jnp.int32(step))
+        return np.asarray(objective.reward(state, probe, jnp.int32(0)))[:, 1]
+
+    often, seldom = worth(0.0)
+    np.testing.assert_allclose([often, seldom], math.log(2), atol=0.05)  # to mutual information, one is as good as the other
+    often, seldom = worth(1.0)
+    assert often > seldom + 0.3
+
+
+def test_decay_keeps_discriminators_small(spec, make_config):
+    def size(decay):
+        objective = make_objective(spec, make_config(discriminator_decay=decay, discriminator_lr=1e-2))
+        state, update = objective.init(KEY), jax.jit(objective.update)
+        batch = transitions([[0, 1], [1, 0]], np.eye(2, 4))
+        for _ in range(100):
+            state, _ = update(state, KEY, batch, jnp.int32(0))
+        return sum(float(jnp.sum(x**2)) for x in jax.tree.leaves(state.own.params))
+
+    assert size(0.1) < 0.5 * size(0.0)
+
+
 def test_club_penalty_by_hand(monkeypatch, spec, make_config):
     with_heads(monkeypatch, HEADS)
     objective = make_objective(spec, make_config(skill_values=2, penalty_weight=0.1, penalty="club"))
@@ -81,10 +134,10 @@ def test_first_steps_of_a_skill_are_worth_nothing_and_teach_nothing(spec, make_c
     state = objective.init(jax.random.PRNGKey(0))
     batch = transitions([[0, 1]], skill_age=10)
     assert (reward_of(objective, batch) == 0).all()
-    updated, _ = objective.update(state, batch)
+    updated, _ = objective.update(state, KEY, batch, jnp.int32(0))
     for part in (0, 1):
         jax.tree.map(np.testing.assert_array_equal, updated[part].params, state[part].params)
-    later, _ = objective.update(state, batch._replace(skill_age=jnp.array([11])))
+    later, _ = objective.update(state, KEY, batch._replace(skill_age=jnp.array([11])), jnp.int32(0))
     assert any(jax.tree.leaves(jax.tree.map(lambda a, b: (a != b).any(), later.own.params, state.own.params)))
 
 

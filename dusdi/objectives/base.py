@@ -42,9 +42,9 @@ class Objective(abc.ABC):
         """The state before learning."""
 
     @abc.abstractmethod
-    def update(self, state: ObjectiveState, batch: Transition) -> tuple[ObjectiveState, Metrics]:
-        """One step of learning on a batch."""
+    def update(self, state: ObjectiveState, key: jax.Array, batch: Transition, step: jax.Array) -> tuple[ObjectiveState, Metrics]:
+        """One step of learning on a batch; `step` counts environment steps."""
 
     @abc.abstractmethod
     def reward(self, state: ObjectiveState, batch: Transition, step: jax.Array) -> jax.Array:
-        """The intrinsic reward of a batch, float32 [B, channels]; `step` counts environment steps."""
+        """The intrinsic reward of a batch, float32 [B, channels]."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import jax
 
 from dusdi.objectives.base import Objective
-from dusdi.objectives.discriminator import Discriminators, bumpy_entries
+from dusdi.objectives.discriminator import own_discriminators
 from dusdi.skills import Discrete, SkillSpace, factored_space
 
 
@@ -19,18 +19,8 @@ class Diayn(Objective):
         components = range(self.skill_space.components)
         self.channels = tuple(f"skill {i}" for i in components)
         self.channel_components = tuple(components)
-        self._discriminators = Discriminators(
-            name="discriminator",
-            skill_space=self.skill_space,
-            masks=spec.factor_masks().any(0, keepdims=True),
-            targets=tuple(components),
-            names=self.channels,
-            hidden=config.discriminator_hidden,
-            bumps=config.discriminator_bumps,
-            bumpy=bumpy_entries(spec, config),
-            learning_rate=config.discriminator_lr,
-            mask_steps=config.mask_steps,
-        )
+        whole = spec.factor_masks().any(0, keepdims=True)
+        self._discriminators = own_discriminators(spec, config, self.skill_space, whole, self.channels)
 
     def _space(self, spec, config) -> SkillSpace:
         factored = factored_space(spec, config)
@@ -41,12 +31,11 @@ class Diayn(Objective):
     def init(self, key):
         return self._discriminators.init(key)
 
-    def update(self, state, batch):
-        return self._discriminators.update(state, batch)
+    def update(self, state, key, batch, step):
+        return self._discriminators.update(state, key, batch, step)
 
     def reward(self, state, batch, step):
-        log_ratio, _, _ = self._discriminators.log_ratio(state.params, batch)
-        return jax.lax.stop_gradient(log_ratio * self._discriminators.counts(batch)[:, None])
+        return jax.lax.stop_gradient(self._discriminators.reward(state.params, batch))
 
 
 class DiaynMC(Diayn):

@@ -2,11 +2,17 @@
 
 M networks look at the next state through masks of their own; each predicts one or more skill components. Their log
 density relative to the prior, `log q(z^i|s) - log p(z^i)`, is zero for a discrete head that knows nothing.
+
+Mutual information is as high when a skill goes to either of two places as when it goes to one. With `elsewhere`, a discrete
+head has one more answer, "nobody's place", learned from states drawn evenly from the box that a batch spans: a place is then
+worth the more to a skill, the more of its time it spends there. What is left for the values sums to less than one, so the
+reward is still a lower bound of the information.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import math
 from typing import Any
 
 import jax
@@ -25,6 +31,28 @@ def bumpy_entries(spec: WorldSpec, config: Config) -> np.ndarray:
     """Which observation entries q_phi sees through bumps, bool [D]."""
     wanted = np.isin(np.arange(spec.observation_size), spec.codes) | (config.bumps_on == "all")
     return wanted & (config.discriminator_bumps > 0)
+
+
+def own_discriminators(
+    spec: WorldSpec, config: Config, skill_space: SkillSpace, masks: np.ndarray, names: tuple[str, ...]
+) -> Discriminators:
+    """The q_phi of a method, one head for each skill component, as the config wants them."""
+    return Discriminators(
+        name="discriminator",
+        skill_space=skill_space,
+        masks=masks,
+        targets=tuple(range(skill_space.components)),
+        names=names,
+        hidden=config.discriminator_hidden,
+        bumps=config.discriminator_bumps,
+        bumpy=bumpy_entries(spec, config),
+        learning_rate=config.discriminator_lr,
+        mask_steps=config.mask_steps,
+        decay=config.discriminator_decay,
+        elsewhere=config.elsewhere_weight,
+        steps=config.steps,
+        floor=config.reward_floor,
+    )
 
 
 class DiscriminatorState(struct.PyTreeNode):
@@ -47,6 +75,11 @@ class Discriminators:
       bumpy: bool [D], which entries those are.
       learning_rate: of Adam.
       mask_steps: steps after a skill switch that do not count.
+      decay: weight of the squared parameters in the loss.
+      elsewhere: weight of states that are nobody's place; it grows to this with the square of the steps, since a place that
+        nobody has found yet must not be nobody's.
+      steps: environment steps in which it grows.
+      floor: share of the prior that is mixed into q for the reward.
     """
 
     name: str
@@ -59,6 +92,10 @@ class Discriminators:
     bumpy: np.ndarray
     learning_rate: float
     mask_steps: int
+    decay: float = 0.0
+    elsewhere: float = 0.0
+    steps: int = 1
+    floor: float = 0.0
 
     @property
     def _net(self) -> EnsembleMLP:
@@ -102,7 +139,7 @@ class Discriminators:
         out = self._heads(params, batch.next_observation)
         skill = batch.skill[:, np.array(self.targets)]
         if isinstance(self.skill_space, Discrete):
-            log_q = jax.nn.log_softmax(out)
+            log_q = jax.nn.log_softmax(self._answers(out))[..., : out.shape[-1]]
             at_skill = jnp.take_along_axis(log_q, skill[..., None], axis=-1)[..., 0]
             over_prior = log_q.mean(-1)
             score = (out.argmax(-1) == skill).astype(jnp.float32)
@@ -118,14 +155,35 @@ class Discriminators:
         log_prior = self.skill_space.log_prior
         return at_skill - log_prior, over_prior - log_prior, score
 
-    def update(self, state: DiscriminatorState, batch: Transition) -> tuple[DiscriminatorState, Metrics]:
+    def _answers(self, out: jax.Array) -> jax.Array:
+        """The outputs [..., k] and, with `elsewhere`, a 0 for nobody's place, which the others are relative to."""
+        return jnp.pad(out, [(0, 0)] * (out.ndim - 1) + [(0, 1)]) if self.elsewhere else out
+
+    def reward(self, params: Any, batch: Transition) -> jax.Array:
+        """What the heads know about the skill, bounded below by the floor, and 0 for what does not count, [B, heads]."""
+        log_ratio, _, _ = self.log_ratio(params, batch)
+        if self.floor:
+            log_ratio = jnp.logaddexp(math.log1p(-self.floor) + log_ratio, math.log(self.floor))
+        return log_ratio * self.counts(batch)[:, None]
+
+    def update(
+        self, state: DiscriminatorState, key: jax.Array, batch: Transition, step: jax.Array
+    ) -> tuple[DiscriminatorState, Metrics]:
         """One Adam step on the mean negative log likelihood of the transitions that count."""
         counts = self.counts(batch)
         weights = counts / jnp.maximum(counts.sum(), 1)
 
         def loss_fn(params):
             log_ratio, _, score = self.log_ratio(params, batch)
-            return -jnp.sum(weights @ log_ratio), weights @ score
+            loss = -jnp.sum(weights @ log_ratio)
+            if self.decay:
+                loss += self.decay * sum(jnp.sum(x**2) for x in jax.tree.leaves(params))
+            if self.elsewhere:
+                states = batch.next_observation
+                anywhere = jax.random.uniform(key, states.shape, minval=states.min(0), maxval=states.max(0))
+                log_nobody = -jax.nn.logsumexp(self._answers(self._heads(params, anywhere)), axis=-1)
+                loss -= self.elsewhere * jnp.minimum(step / self.steps, 1.0) ** 2 * jnp.sum(log_nobody.mean(0))
+            return loss, weights @ score
 
         (loss, score), grads = jax.value_and_grad(loss_fn, has_aux=True)(state.params)
         updates, optimiser = self._optimiser.update(grads, state.optimiser)

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dusdi.objectives.base import Objective
-from dusdi.objectives.discriminator import Discriminators, DiscriminatorState, bumpy_entries
+from dusdi.objectives.discriminator import Discriminators, DiscriminatorState, own_discriminators
 from dusdi.skills import factored_space
 
 
@@ -30,18 +30,7 @@ class Dusdi(Objective):
         self.channel_components = components
         self._config = config
         own = spec.factor_masks()
-        self._own = Discriminators(
-            name="discriminator",
-            skill_space=self.skill_space,
-            masks=own,
-            targets=components,
-            names=self.channels,
-            hidden=config.discriminator_hidden,
-            bumps=config.discriminator_bumps,
-            bumpy=bumpy_entries(spec, config),
-            learning_rate=config.discriminator_lr,
-            mask_steps=config.mask_steps,
-        )
+        self._own = own_discriminators(spec, config, self.skill_space, own, self.channels)
         self._others = Discriminators(
             name="penalty",
             skill_space=self.skill_space,
@@ -59,18 +48,17 @@ class Dusdi(Objective):
         own_key, others_key = jax.random.split(key)
         return DusdiState(self._own.init(own_key), self._others.init(others_key))
 
-    def update(self, state, batch):
-        own, own_metrics = self._own.update(state.own, batch)
-        others, others_metrics = self._others.update(state.others, batch)
+    def update(self, state, key, batch, step):
+        own, own_metrics = self._own.update(state.own, key, batch, step)
+        others, others_metrics = self._others.update(state.others, key, batch, step)
         return DusdiState(own, others), own_metrics | others_metrics
 
     def reward(self, state: DusdiState, batch, step):
-        association, _, _ = self._own.log_ratio(state.own.params, batch)
         entanglement, over_prior, _ = self._others.log_ratio(state.others.params, batch)
         if self._config.penalty == "club":
             # CLUB (Cheng et al. 2020): log q(z|s) - E_{z'~p} log q(z'|s), an upper bound of the information if q is good
             entanglement -= over_prior
         weight = jnp.where(step >= self._config.penalty_start, self._config.penalty_weight, 0.0)
         # Eq. 4: r^i = log q_phi(z^i|s'^i) - lambda log q_psi(z^i|s'^-i), each relative to the prior
-        reward = association - weight * entanglement
-        return jax.lax.stop_gradient(reward * self._own.counts(batch)[:, None])
+        association = self._own.reward(state.own.params, batch)
+        return jax.lax.stop_gradient(association - weight * entanglement * self._own.counts(batch)[:, None])

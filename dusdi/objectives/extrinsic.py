@@ -24,7 +24,7 @@ class Extrinsic(Objective):
     def init(self, key):
         return ()
 
-    def update(self, state, batch):
+    def update(self, state, key, batch, step):
         return state, {}
 
     def reward(self, state, batch, step):
