@@ -432,6 +432,10 @@ PLAIN = dict(
     critic_hidden=(128, 128),
     discriminator_hidden=(128, 128),
     discriminator_bumps=0,
+    discriminator_decay=0.0,
+    elsewhere_weight=0.0,
+    reward_floor=0.0,
+    discount=0.9,
     penalty_hidden=(128, 128),
 )
 

@@ -49,10 +49,10 @@ class BaseConfig:
 
     def _check_signs(self, positive: str, not_negative: str) -> None:
         for name in positive.split():
-            if not getattr(self, name) > 0:
+            if not 0 < getattr(self, name) < math.inf:
                 raise UsageError(f"{name} must be positive, not {getattr(self, name)}")
         for name in not_negative.split():
-            if not getattr(self, name) >= 0:
+            if not 0 <= getattr(self, name) < math.inf:
                 raise UsageError(f"{name} must not be negative, but is {getattr(self, name)}")
 
     def to_json(self) -> dict[str, Any]:
@@ -93,8 +93,11 @@ class Config(BaseConfig):
     discriminator_bumps: int = setting(0, "Gaussian bumps through which each q_phi sees an entry; 0: the plain entry")
     bumps_on: Literal["all", "codes"] = setting("all", "entries seen through bumps: all, or those that only name things")
     discriminator_lr: float = setting(1e-4, "learning rate of each q_phi (paper)")
-    discriminator_decay: float = setting(0.0, "weight of the squared parameters in the loss of each q_phi")
-    elsewhere_weight: float = setting(0.0, "weight in the end of q_phi's further answer, that a state is nobody's place")
+    discriminator_decay: float = setting(
+        0.0, "weight of q_phi's squared parameters in its loss, divided by k"
+    )
+    elsewhere_weight: float = setting(0.0, "weight of q_phi's further answer, that a state is nobody's place (discrete skills)")
+    elsewhere_steps: int = setting(1, "environment steps in which that weight grows, with their square")
     reward_floor: float = setting(0.0, "share of the prior mixed into q_phi for the reward, which bounds it below")
     penalty_hidden: tuple[int, ...] = setting((1024, 1024), "hidden layers of each q_psi (paper)")
     penalty_lr: float = setting(1e-4, "learning rate of each q_psi (paper)")
@@ -134,7 +137,7 @@ class Config(BaseConfig):
     def check(self) -> None:
         self._check_signs(
             "steps seeds num_envs steps_per_update log_every checkpoint_every skill_values skill_dim skill_length "
-            "max_skills batch_size replay_capacity discriminator_lr penalty_lr actor_lr critic_lr alpha",
+            "max_skills elsewhere_steps batch_size replay_capacity discriminator_lr penalty_lr actor_lr critic_lr alpha",
             "random_steps episode_length penalty_weight penalty_start mask_steps discriminator_bumps discriminator_decay "
             "elsewhere_weight",
         )
@@ -150,8 +153,6 @@ class Config(BaseConfig):
                 raise UsageError(f"{name} needs layers of at least one unit, not {getattr(self, name)}")
         for name in ("actor_hidden", "critic_hidden"):
             _check_layers(name, getattr(self, name))
-        if self.elsewhere_weight and self.skill_kind == "continuous":
-            raise UsageError("elsewhere_weight is for discrete skills: a density has no further answer to give")
         if self.discriminator_bumps == 1:
             raise UsageError("discriminator_bumps must be 0 (plain entries) or at least 2")
         if self.num_envs % self.steps_per_update:

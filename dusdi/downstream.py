@@ -15,20 +15,18 @@ import jax.numpy as jnp
 import numpy as np
 from flax import struct
 
-from dusdi import checkpoint, normalise
+from dusdi import normalise
 from dusdi.agents.ppo import PPO, PPOState, Rollout
 from dusdi.config import AGENTS, PPOConfig, configure
 from dusdi.controller import Controller, FlatController, SkillController
 from dusdi.envs.base import EnvState, JaxWorld, World
 from dusdi.errors import UsageError, unknown_name
 from dusdi.hierarchy import GraphHierarchy, Hierarchy, check_fit, check_setting
-from dusdi.loop import train
+from dusdi.loop import conduct
 from dusdi.normalise import Normaliser
 from dusdi.policy import SkillParams, Skills, load
 from dusdi.pretrain import run_sac
-from dusdi.progress import Progress, Silent
 from dusdi.rollout import Step
-from dusdi.run import Run, held, take_up
 from dusdi.tasks import make_task
 from dusdi.types import Metrics, mean_metrics
 
@@ -341,25 +339,14 @@ def downstream(
     asked = {**fields} | {name: value for name, value in (("agent", named), ("preset", preset)) if value is not None}
     folder = Path(out) if out is not None else None
     origin = {"skills": describe_skills(skills)}
-    with held(folder):
-        taken = take_up(folder, task.spec, asked, resume=resume, kind=PPOConfig, origin=origin) if folder else None
-        config, found = taken or (agent_config(task, agent, preset or "fast", fields), None)
-        trainer = (GraphHighTrainer if isinstance(task, JaxWorld) else HostHighTrainer)(task, skills, config)  # type: ignore[arg-type]
-        state, seconds = trainer.init(), 0.0
-        if found is not None:
-            state, seconds = checkpoint.unflatten(state, found.arrays), found.description["seconds"]
-        done = int(state.iteration) * trainer.steps_per_iteration
-        run = None
-        try:
-            run = Run(folder, task.spec, config, done, origin) if folder else None
-            with Progress(f"{config.agent} on {task.spec.name}", config.steps, done) if progress else Silent() as display:
-                state = train(trainer, config, state, seconds, run, display)
-        finally:
-            trainer.close()
-            if run is not None:
-                run.close()
+    trainer = GraphHighTrainer if isinstance(task, JaxWorld) else HostHighTrainer
+    config, state, step = conduct(
+        task.spec, asked, PPOConfig, lambda: agent_config(task, agent, preset or "fast", fields),
+        lambda config: trainer(task, skills, config),  # type: ignore[arg-type]
+        title=lambda config: f"{config.agent} on {task.spec.name}",
+        folder=folder, resume=resume, progress=progress, origin=origin,
+    )  # fmt: skip
     params, normaliser = jax.tree.map(lambda x: x if config.seeds == 1 else x[0], (state.agent.params, state.normaliser))
-    step = int(state.iteration) * trainer.steps_per_iteration
     return SkillController(task.spec, config, skills, params, normaliser, seed=config.seed, step=step, folder=folder)
 
 

@@ -132,7 +132,7 @@ class Learner:
         return state
 
     def _update_once(self, state: TrainState, key: jax.Array) -> tuple[TrainState, Metrics]:
-        sample_key, agent_key = jax.random.split(key)
+        sample_key, agent_key, objective_key = jax.random.split(key, 3)
         steps = state.iteration * self.config.num_envs
         batch = replay.sample(state.replay, sample_key, self.config.batch_size, steps)
         batch = batch._replace(
@@ -140,7 +140,6 @@ class Learner:
             next_observation=self.normalised(state.normaliser, batch.next_observation),
             terminated=batch.terminated.astype(jnp.float32),
         )
-        objective_key = jax.random.fold_in(sample_key, 0)
         objective, objective_metrics = self.objective.update(state.objective, objective_key, batch, steps)
         reward = self.objective.reward(objective, batch, steps)
         agent, agent_metrics = self.agent.update(state.agent, key=agent_key, batch=batch, reward=reward)

@@ -10,18 +10,20 @@ import math
 import signal
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, Protocol
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dusdi.config import AnyConfig
+from dusdi import checkpoint
+from dusdi.config import AnyConfig, BaseConfig
 from dusdi.errors import NonFiniteError
-from dusdi.progress import Silent
-from dusdi.run import Run
+from dusdi.progress import Progress, Silent
+from dusdi.run import Run, held, take_up
 from dusdi.types import WorldSpec
 
 PIECE_SECONDS = 1.0
@@ -46,6 +48,12 @@ class Trainer(Protocol):
     def steps_per_iteration(self) -> int: ...
     @property
     def random_iterations(self) -> int: ...
+    def init(self) -> Any:
+        """The state before the first step."""
+
+    def close(self) -> None:
+        """Lets go of what the trainer holds."""
+
     def advance(self, state: Any, iterations: int, random: bool) -> Any:
         """The state after so many iterations."""
 
@@ -57,6 +65,56 @@ class Trainer(Protocol):
 
     def summarise(self, sums: Mapping[str, float], updates: int) -> dict[str, float]:
         """A log row."""
+
+
+def conduct(
+    spec: WorldSpec,
+    asked: Mapping[str, Any],
+    kind: type[BaseConfig],
+    new_config: Callable[[], Any],
+    new_trainer: Callable[[Any], Trainer],
+    *,
+    title: Callable[[Any], str],
+    folder: Path | None,
+    resume: bool,
+    progress: bool,
+    origin: Mapping[str, Any] | None = None,
+    begin: Callable[[Any, Any], Any] = lambda state, config: state,
+) -> tuple[Any, Any, int]:
+    """A whole run, new or taken up from where the one in `folder` is: its config, its last state and the step that is from.
+
+    Args:
+      spec: the world or task.
+      asked: the config fields the user named, which must not contradict a run that is taken up.
+      kind: of config.
+      new_config: makes that of a new run.
+      new_trainer: makes the trainer for a config.
+      title: of the progress bar.
+      folder: of the run; None for a run that leaves nothing behind.
+      resume: whether to take up a run that is there already.
+      progress: whether to show it.
+      origin: what the run came from, told in its description.
+      begin: what makes of the first state of a new run, and its config, the one to start from.
+    """
+    with held(folder):
+        taken = take_up(folder, spec, asked, resume=resume, kind=kind, origin=origin) if folder else None
+        config, found = taken or (new_config(), None)
+        trainer = new_trainer(config)
+        state, seconds = trainer.init(), 0.0
+        if found is not None:
+            state, seconds = checkpoint.unflatten(state, found.arrays), found.description["seconds"]
+        else:
+            state = begin(state, config)
+        done, run = int(state.iteration) * trainer.steps_per_iteration, None
+        try:
+            run = Run(folder, spec, config, done, origin) if folder else None
+            with Progress(title(config), config.steps, done) if progress else Silent() as display:
+                state = train(trainer, config, state, seconds, run, display)
+            return config, state, int(state.iteration) * trainer.steps_per_iteration
+        finally:
+            trainer.close()
+            if run is not None:
+                run.close()
 
 
 def train(trainer: Trainer, config: AnyConfig, state: Any, seconds: float, run: Run | None, display: Silent) -> Any:

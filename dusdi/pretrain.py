@@ -9,16 +9,14 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from dusdi import checkpoint, policy
+from dusdi import policy
 from dusdi.config import Config, configure
 from dusdi.envs import make
 from dusdi.envs.base import World
 from dusdi.errors import UsageError
 from dusdi.learner import TrainState, make_trainer
-from dusdi.loop import train
+from dusdi.loop import conduct
 from dusdi.policy import SkillParams, Skills
-from dusdi.progress import Progress, Silent
-from dusdi.run import Run, held, take_up
 
 STARTING_COUNT = 10_000.0  # so many observations the moments of a policy that is taken over count for
 
@@ -71,25 +69,12 @@ def run_sac(
     the policy of another, of which `origin` tells.
     """
     folder = Path(out) if out is not None else None
-    with held(folder):
-        taken = take_up(folder, world.spec, asked, resume=resume, kind=Config, origin=origin) if folder else None
-        config, found = taken or (new_config(), None)
-        trainer = make_trainer(world, config)
-        state, seconds = trainer.init(), 0.0
-        if found is not None:
-            state, seconds = checkpoint.unflatten(state, found.arrays), found.description["seconds"]
-        elif start is not None:
-            state = start_from(start, state, config)
-        done, run = int(state.iteration) * config.num_envs, None
-        try:
-            run = Run(folder, world.spec, config, done, origin) if folder else None
-            with Progress(f"{config.method} in {world.spec.name}", config.steps, done) if progress else Silent() as display:
-                state = train(trainer, config, state, seconds, run, display)
-        finally:
-            trainer.close()
-            if run is not None:
-                run.close()
-        return policy.from_state(world.spec, config, state, folder=folder)
+    config, state, _ = conduct(
+        world.spec, asked, Config, new_config, lambda config: make_trainer(world, config),
+        title=lambda config: f"{config.method} in {world.spec.name}", folder=folder, resume=resume, progress=progress,
+        origin=origin, begin=lambda state, config: state if start is None else start_from(start, state, config),
+    )  # fmt: skip
+    return policy.from_state(world.spec, config, state, folder=folder)
 
 
 def start_from(params: SkillParams, state: TrainState, config: Config) -> TrainState:

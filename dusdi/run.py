@@ -148,9 +148,9 @@ def take_up(
     theirs = WorldSpec.from_json(description["world"])
     if json.dumps(theirs.to_json()) != json.dumps(spec.to_json()):
         raise UsageError(f"{folder} holds a run in {describe(theirs)}, which is not {describe(spec)}")
-    if set(description["config"]) != set(kind.fields()):
+    if not set(description["config"]) <= set(kind.fields()):  # fields that are new since then have the old behaviour as default
         raise UsageError(f"{folder} holds a run of another kind (or of another version of dusdi); choose another folder")
-    if json.loads(json.dumps(origin or {})) != {key: description[key] for key in ("skills", "start") if key in description}:
+    if _builds_on(origin or {}) != _builds_on(description):
         raise UsageError(f"{folder} holds a run that builds on other skills or another policy; choose another folder")
     config = from_json(description["config"], kind)
     for name, value in asked.items():
@@ -166,6 +166,12 @@ def take_up(
     if steps < config.steps:
         raise UsageError(f"{folder} was begun with {config.steps:,} steps; it can be made longer but not shorter ({steps:,})")
     return dataclasses.replace(config, steps=steps), found
+
+
+def _builds_on(description: Mapping[str, Any]) -> str:
+    """The skills or policy that a run builds on, as text to compare; fields that their config lacks have their defaults."""
+    parts = {key: description[key] for key in ("skills", "start") if key in description}
+    return json.dumps({key: {**part, "config": from_json(part["config"]).to_json()} for key, part in parts.items()})
 
 
 def origin(folder: Path) -> dict[str, Any]:

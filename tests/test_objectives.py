@@ -56,18 +56,37 @@ def test_dusdi_reward_by_hand(monkeypatch, spec, make_config):
 
 def test_a_floor_bounds_the_reward_and_leaves_nothing_worth_nothing(monkeypatch, spec, make_config):
     with_heads(monkeypatch, [[[-100.0, 0.0], [0.0, 0.0], [0.0, 0.0], [0.0, 0.0]], HEADS[0]])
-    objective = make_objective(spec, make_config(skill_values=2, penalty_weight=0.0, reward_floor=0.2))
-    # log(.8 * 2 q + .2) for q = 0 and 1/2, then 3/4 and 1/2
-    expected = [[math.log(0.2), 0.0], [math.log(1.4), 0.0]]
+    objective = make_objective(spec, make_config(skill_values=2, penalty_weight=0.1, reward_floor=0.2))
+    # log(.8 * 2 q + .2) for q = 0 and 1/2, then 3/4 and 1/2; the penalty has no floor: q_psi = 1/2 twice, then 1/4 twice
+    expected = [[math.log(0.2), 0.0], [math.log(1.4) + 0.0693147, 0.0693147]]
     np.testing.assert_allclose(reward_of(objective, transitions([[0, 1], [0, 1]])), expected, atol=1e-5)
 
 
 def test_nobodys_place_takes_its_share_by_hand(monkeypatch, spec, make_config):
     with_heads(monkeypatch, HEADS)
-    settings = dict(skill_values=2, penalty_weight=0.0, normalise_observations=True)
-    objective = make_objective(spec, make_config(elsewhere_weight=1.0, **settings))
-    # outputs (log 3, 0) and a 0 for nobody's place: q = (3/5, 1/5), and (1/3, 1/3) for the second component
-    np.testing.assert_allclose(reward_of(objective, transitions([[0, 1]])), [[math.log(6 / 5), math.log(2 / 3)]], atol=1e-6)
+    objective = make_objective(spec, make_config(skill_values=2, penalty_weight=0.1, elsewhere_weight=1.0))
+    # outputs (log 3, 0) and a 0 for nobody: q = (3/5, 1/5), and (1/3, 1/3) for the second component; q_psi has no such answer
+    expected = [[math.log(6 / 5) + 0.0693147, math.log(2 / 3) + 0.0693147]]
+    np.testing.assert_allclose(reward_of(objective, transitions([[0, 1]])), expected, atol=1e-6)
+
+
+def test_nobodys_place_counts_with_the_square_of_the_steps(spec, make_config):
+    """Without transitions that count, what moves the discriminators is nobody's place alone."""
+    objective = make_objective(spec, make_config(mask_steps=10, elsewhere_weight=1.0, elsewhere_steps=1000))
+    state, batch = objective.init(KEY), transitions([[0, 1], [1, 0]], [[0.0, 0.0, 0.0, 0.0], [1.0, 1.0, 1.0, 1.0]], skill_age=1)
+
+    def momentum(step):
+        updated, _ = objective.update(state, KEY, batch, jnp.int32(step))
+        return np.concatenate([np.ravel(x) for x in jax.tree.leaves(updated.own.optimiser[0].mu)])
+
+    assert (momentum(0) == 0).all() and (momentum(1000) != 0).any()
+    np.testing.assert_allclose(momentum(500), momentum(1000) / 4, rtol=1e-5, atol=1e-12)
+    np.testing.assert_allclose(momentum(2000), momentum(1000), rtol=1e-5)
+
+
+def test_nobodys_place_is_for_discrete_skills(spec, make_config):
+    objective = make_objective(spec, make_config(skill_kind="continuous", elsewhere_weight=1.0))
+    assert objective._own.elsewhere == 0
 
 
 def test_a_place_is_worth_more_to_a_skill_that_is_there_more(spec, make_config):
@@ -80,8 +99,8 @@ def test_a_place_is_worth_more_to_a_skill_that_is_there_more(spec, make_config):
 
     def worth(weight):
         config = make_config(
-            skill_values=2, penalty_weight=0.0, elsewhere_weight=weight, normalise_observations=True,
-            discriminator_hidden=(), discriminator_bumps=8, discriminator_lr=3e-2, steps=500,
+            skill_values=2, penalty_weight=0.0, elsewhere_weight=weight,
+            discriminator_hidden=(), discriminator_bumps=8, discriminator_lr=3e-2, elsewhere_steps=500,
         )  # fmt: skip
         objective = make_objective(spec, config)
         state, update = objective.init(KEY), jax.jit(objective.update)

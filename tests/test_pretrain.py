@@ -1,6 +1,7 @@
 """The whole loop: resume bit for bit, refuse what can't work, stop cleanly."""
 
 import csv
+import json
 import os
 import signal
 import subprocess
@@ -18,14 +19,15 @@ from dusdi import checkpoint
 from dusdi.errors import NonFiniteError, UsageError
 from dusdi.learner import make_trainer
 from dusdi.objectives.dusdi import Dusdi
-from dusdi.run import held
+from dusdi.run import _builds_on, held
 
 RUN_IN_CHILD = """
 import sys; sys.path.insert(0, {tests!r})
 import dusdi
 from conftest import SLIDERS, Sliders
 world = dusdi.make("gunner-2d") if {kind!r} == "graph" else dusdi.from_gymnasium(Sliders, SLIDERS)
-dusdi.pretrain(world, preset="debug", out={out!r}, resume=True, progress=False, seeds={seeds})
+gathering = dict(elsewhere_weight=1.0, elsewhere_steps=2560, discriminator_decay=1e-2, reward_floor=0.2)
+dusdi.pretrain(world, preset="debug", out={out!r}, resume=True, progress=False, seeds={seeds}, **gathering)
 """
 
 
@@ -63,6 +65,17 @@ def test_a_killed_run_resumes_bit_for_bit(tmp_path, kind, seeds):
     assert child(kind, killed, seeds).wait() == 0
     assert rows(killed) == rows(whole)
     assert same(final_arrays(killed), final_arrays(whole))
+
+
+def test_a_run_from_before_a_field_existed_resumes(tmp_path):
+    dusdi.pretrain("gunner-2d", preset="debug", out=tmp_path, progress=False, steps=640)
+    written = tmp_path / "config.json"
+    description = json.loads(written.read_text())
+    del description["config"]["reward_floor"]
+    written.write_text(json.dumps(description))
+    assert dusdi.pretrain("gunner-2d", out=tmp_path, progress=False, resume=True, steps=1280).step == 1280
+    new = {"skills": {"config": description["config"] | {"reward_floor": 0.0}, "seed": 1}}
+    assert _builds_on(new) == _builds_on({"skills": {"config": description["config"], "seed": 1}}) != _builds_on({})
 
 
 def test_the_pieces_of_the_loop_do_not_matter(tmp_path, monkeypatch):

@@ -55,8 +55,9 @@ class MultiParticle(JaxWorld):
             discount=0.93,  # far enough to go past what others claim
             reward_floor=0.2,  # and cheap enough
             discriminator_bumps=14,
-            discriminator_decay=2e-3,  # without, a value claims both ends
+            discriminator_decay=1e-2,  # without, a value claims both ends
             elsewhere_weight=1.5,
+            elsewhere_steps=3_072_000,
         )
     }
     paper_dci = {"dusdi": (0.705, 0.750, 0.849), "diayn-mc": (0.002, 0.003, 0.791)}

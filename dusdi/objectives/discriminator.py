@@ -49,8 +49,8 @@ def own_discriminators(
         learning_rate=config.discriminator_lr,
         mask_steps=config.mask_steps,
         decay=config.discriminator_decay,
-        elsewhere=config.elsewhere_weight,
-        steps=config.steps,
+        elsewhere=config.elsewhere_weight if isinstance(skill_space, Discrete) else 0.0,
+        elsewhere_steps=config.elsewhere_steps,
         floor=config.reward_floor,
     )
 
@@ -75,10 +75,10 @@ class Discriminators:
       bumpy: bool [D], which entries those are.
       learning_rate: of Adam.
       mask_steps: steps after a skill switch that do not count.
-      decay: weight of the squared parameters in the loss.
+      decay: weight of the squared parameters in the loss, divided by the values of a component: each has its own.
       elsewhere: weight of states that are nobody's place; it grows to this with the square of the steps, since a place that
         nobody has found yet must not be nobody's.
-      steps: environment steps in which it grows.
+      elsewhere_steps: environment steps in which it grows.
       floor: share of the prior that is mixed into q for the reward.
     """
 
@@ -94,7 +94,7 @@ class Discriminators:
     mask_steps: int
     decay: float = 0.0
     elsewhere: float = 0.0
-    steps: int = 1
+    elsewhere_steps: int = 1
     floor: float = 0.0
 
     @property
@@ -169,25 +169,26 @@ class Discriminators:
     def update(
         self, state: DiscriminatorState, key: jax.Array, batch: Transition, step: jax.Array
     ) -> tuple[DiscriminatorState, Metrics]:
-        """One Adam step on the mean negative log likelihood of the transitions that count."""
+        """One Adam step on the mean negative log likelihood of the transitions that count, with decay and nobody's place."""
         counts = self.counts(batch)
         weights = counts / jnp.maximum(counts.sum(), 1)
 
         def loss_fn(params):
             log_ratio, _, score = self.log_ratio(params, batch)
-            loss = -jnp.sum(weights @ log_ratio)
+            surprise = loss = -jnp.sum(weights @ log_ratio)
             if self.decay:
-                loss += self.decay * sum(jnp.sum(x**2) for x in jax.tree.leaves(params))
+                squares = sum(jnp.sum(x**2) for x in jax.tree.leaves(params))
+                loss += self.decay / self.skill_space.component_size * squares
             if self.elsewhere:
                 states = batch.next_observation
                 anywhere = jax.random.uniform(key, states.shape, minval=states.min(0), maxval=states.max(0))
                 log_nobody = -jax.nn.logsumexp(self._answers(self._heads(params, anywhere)), axis=-1)
-                loss -= self.elsewhere * jnp.minimum(step / self.steps, 1.0) ** 2 * jnp.sum(log_nobody.mean(0))
-            return loss, weights @ score
+                loss -= self.elsewhere * jnp.minimum(step / self.elsewhere_steps, 1.0) ** 2 * jnp.sum(log_nobody.mean(0))
+            return loss, (surprise, weights @ score)
 
-        (loss, score), grads = jax.value_and_grad(loss_fn, has_aux=True)(state.params)
+        (_, (surprise, score)), grads = jax.value_and_grad(loss_fn, has_aux=True)(state.params)
         updates, optimiser = self._optimiser.update(grads, state.optimiser)
         kind = "accuracy" if isinstance(self.skill_space, Discrete) else "squared_error"
         metrics = {f"{kind}/{name}": value for name, value in zip(self.names, score, strict=True)}
-        metrics[f"loss/{self.name}"] = loss / len(self.targets)
+        metrics[f"loss/{self.name}"] = surprise / len(self.targets)
         return DiscriminatorState(optax.apply_updates(state.params, updates), optimiser), metrics
