@@ -93,9 +93,7 @@ class Config(BaseConfig):
     discriminator_bumps: int = setting(0, "Gaussian bumps through which each q_phi sees an entry; 0: the plain entry")
     bumps_on: Literal["all", "codes"] = setting("all", "entries seen through bumps: all, or those that only name things")
     discriminator_lr: float = setting(1e-4, "learning rate of each q_phi (paper)")
-    discriminator_decay: float = setting(
-        0.0, "weight of q_phi's squared parameters in its loss, divided by k"
-    )
+    discriminator_decay: float = setting(0.0, "weight of q_phi's squared parameters in its loss, divided by k")
     elsewhere_weight: float = setting(0.0, "weight of q_phi's further answer, that a state is nobody's place (discrete skills)")
     elsewhere_steps: int = setting(1, "environment steps in which that weight grows, with their square")
     reward_floor: float = setting(0.0, "share of the prior mixed into q_phi for the reward, which bounds it below")
