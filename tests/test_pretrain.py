@@ -86,10 +86,6 @@ def test_the_pieces_of_the_loop_do_not_matter(tmp_path, monkeypatch):
     assert same(final_arrays(tmp_path / "a"), final_arrays(tmp_path / "b"))
 
 
-def pretrain_module():
-    return sys.modules["dusdi.pretrain"]
-
-
 def test_ctrl_c_saves_and_resume_gives_the_same_numbers(tmp_path):
     dusdi.pretrain("gunner-2d", preset="debug", out=tmp_path / "whole", progress=False)
     code = [sys.executable, "-m", "dusdi.cli", "pretrain", "gunner-2d", "--preset", "debug", "--quiet"]
@@ -148,7 +144,7 @@ def test_an_existing_run_is_not_overwritten(tmp_path):
 
 
 def test_a_run_killed_before_its_first_checkpoint_keeps_what_was_asked(tmp_path, monkeypatch):
-    monkeypatch.setattr(pretrain_module(), "train", lambda *args: (_ for _ in ()).throw(RuntimeError("killed")))
+    monkeypatch.setattr(dusdi.loop, "train", lambda *args: (_ for _ in ()).throw(RuntimeError("killed")))
     with pytest.raises(RuntimeError, match="killed"):
         dusdi.pretrain("gunner-2d", preset="debug", steps=640, seed=7, out=tmp_path, progress=False)
     monkeypatch.undo()
@@ -162,7 +158,7 @@ def test_a_run_killed_before_its_first_checkpoint_keeps_what_was_asked(tmp_path,
 
 def test_a_longer_run_killed_before_its_next_checkpoint_stays_longer(tmp_path, monkeypatch):
     dusdi.pretrain("gunner-2d", preset="debug", steps=640, out=tmp_path, progress=False)
-    monkeypatch.setattr(pretrain_module(), "train", lambda *args: (_ for _ in ()).throw(RuntimeError("killed")))
+    monkeypatch.setattr(dusdi.loop, "train", lambda *args: (_ for _ in ()).throw(RuntimeError("killed")))
     with pytest.raises(RuntimeError, match="killed"):
         dusdi.pretrain("gunner-2d", steps=960, out=tmp_path, resume=True, progress=False)
     monkeypatch.undo()
