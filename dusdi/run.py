@@ -171,7 +171,8 @@ def take_up(
 def _builds_on(description: Mapping[str, Any]) -> str:
     """The skills or policy that a run builds on, as text to compare; fields that their config lacks have their defaults."""
     parts = {key: description[key] for key in ("skills", "start") if key in description}
-    return json.dumps({key: {**part, "config": from_json(part["config"]).to_json()} for key, part in parts.items()}, sort_keys=True)
+    full = {key: {**part, "config": from_json(part["config"]).to_json()} for key, part in parts.items()}
+    return json.dumps(full, sort_keys=True)
 
 
 def origin(folder: Path) -> dict[str, Any]:
