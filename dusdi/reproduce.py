@@ -383,6 +383,7 @@ def _task_markdown(
         f"Return per episode over {EPISODES} episodes with the most probable decisions, mean ± standard deviation over "
         f"{settings.seeds} seeds.",
         "Random skills are those of the first method, the hand-written solution is a ceiling; the share is of the way between.",
+        "While learning is the mean of the whole learning curve, with decisions drawn at random: who learns sooner earns more.",
         "The last column is the step at which the learning curve (mean of the seeds) first gets where the first method's ends.",
         "",
     ]
@@ -398,16 +399,18 @@ def _task_markdown(
             f"Random skills {floor:,.1f}, "
             + (f"hand-written solution {ceiling:,.1f}." if ceiling is not None else "no hand-written solution."),
             "",
-            "| | return | share | seconds per seed | steps to the first method's end |",
-            "|---|---|---|---|---|",
+            "| | return | share | while learning | seconds per seed | steps to the first method's end |",
+            "|---|---|---|---|---|---|",
         ]
         for method in methods:
+            curve = _mean_curve(points, task, method)
             values = [row["return"] for row in own if row["method"] == method]
             spread = f" ± {np.std(values, ddof=1):,.1f}" if len(values) > 1 else ""
             share = f"{(np.mean(values) - floor) / (ceiling - floor):.0%}" if ceiling is not None else ""
             seconds = np.mean([row["seconds"] for row in own if row["method"] == method])
-            reached = next((f"{step:,}" for step, value in _mean_curve(points, task, method) if value >= bar), "never")
-            lines.append(f"| {method} | {np.mean(values):,.1f}{spread} | {share} | {seconds:.0f} | {reached} |")
+            reached = next((f"{step:,}" for step, value in curve if value >= bar), "never")
+            sooner = np.mean([value for _, value in curve])
+            lines.append(f"| {method} | {np.mean(values):,.1f}{spread} | {share} | {sooner:,.1f} | {seconds:.0f} | {reached} |")
         lines.append("")
     return "\n".join([*lines, *_made_by(name, jobs, settings)])
 
