@@ -21,6 +21,14 @@ class Shooting(JaxTask):
     With limited ammo, a shot uses up some, and none is fired without; an episode starts without any.
     """
 
+    #: what a decision earns is known at its end, so that learning need not wait for long rollouts (docs/experiments.md)
+    agent_presets = {
+        "fast": {
+            "ppo": {"steps": 512_000, "rollout_length": 2, "checkpoint_every": 256_000},
+            "sac": {"steps": 512_000, "steps_per_update": 64, "log_every": 64_000, "checkpoint_every": 256_000},
+        }
+    }
+
     def __init__(self, limited: bool):
         self._limited = limited
         name = "limited" if limited else "unlimited"
