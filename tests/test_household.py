@@ -97,6 +97,7 @@ def test_random_actions_for_twenty_thousand_steps_break_nothing_and_leave_nothin
     homes, rng = WORLD.vector(40), np.random.default_rng(0)
     homes.reset(0)
     simulation, data = homes._simulation, mujoco.MjData(WORLD.model)
+    fingers = [WORLD.model.joint(f"robot0:{side}_gripper_finger_joint") for side in "rl"]
     for t in range(500):
         if t % 10 == 0:
             action = rng.uniform(-1, 1, (40, 11)) if t % 50 else rng.choice([-1.0, 1.0], (40, 11))
@@ -107,6 +108,9 @@ def test_random_actions_for_twenty_thousand_steps_break_nothing_and_leave_nothin
             mujoco.mj_kinematics(WORLD.model, data)
             assert np.abs(data.xpos[:, :2]).max() < ROOM
         assert np.abs(simulation.qvel).max() < 30
+        for finger in fingers:  # that slip when the arm swings would press or not by chance; the button is at 35 of 50 mm
+            closed = simulation.qpos[:, finger.qposadr[0]]
+            assert (closed > finger.range[0] - 0.01).all() and (closed < finger.range[1] + 0.01).all()
     # MuJoCo's warnings would have been errors: see the next test
 
 
