@@ -29,9 +29,10 @@ def _half_forward(a, b):
 
 
 def _half_backward(saved, gradient):
-    # XLA is slow at a bfloat16 product with the first matrix transposed, so the weights' gradient stays in float32.
+    # XLA is slow at bfloat16 products with a transposed matrix, so gradients stay in float32; and at products with the first
+    # matrix transposed, unless that was done before.
     a, b = saved
-    return half_matmul(gradient, b.T), a.T @ gradient
+    return gradient @ b.T, jax.lax.optimization_barrier(a.T) @ gradient
 
 
 half_matmul.defvjp(_half_forward, _half_backward)
