@@ -1,6 +1,7 @@
 """Worlds with known answers, shared by the tests."""
 
 import os
+import signal
 import tempfile
 
 import gymnasium
@@ -13,6 +14,9 @@ os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.3")
 
 from dusdi.config import configure
 from dusdi.types import Factor, WorldSpec
+
+# A shell has what it starts in the background ignore Ctrl-C, and children inherit that; some tests send it.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 SLIDERS = {"left": [0], "middle": [1], "right": [2]}
 

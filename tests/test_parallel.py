@@ -58,13 +58,11 @@ def test_a_worker_that_dies_is_an_error():
 
 
 PARENT = """
-import signal
 import sys
 from test_parallel import nap
 from dusdi.parallel import side_by_side
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored, if the tests run in the background
     try:
         side_by_side(nap, [(f"{sys.argv[1]}/{i}",) for i in range(5)], 2, print)
     except KeyboardInterrupt as error:
