@@ -141,7 +141,7 @@ def test_a_run_that_is_stopped_at_a_checkpoint_goes_on_bit_for_bit(tmp_path, age
 
 
 def test_agents_of_tasks_with_physics_take_fewer_steps_and_smaller_rollouts():
-    task, other = dusdi.make_task("walker/run"), dusdi.make_task("gunner-2d/limited")
+    task, other = dusdi.make_task("walker/run"), dusdi.make_task("multi-particle/sequential-hard")
     for agent in ("ppo", "sac"):
         ours, theirs = (agent_config(x, agent, "fast", {}) for x in (task, other))
         assert ours.steps < theirs.steps
