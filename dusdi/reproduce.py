@@ -409,8 +409,8 @@ def _task_markdown(
             share = f"{(np.mean(values) - floor) / (ceiling - floor):.0%}" if ceiling is not None else ""
             seconds = np.mean([row["seconds"] for row in own if row["method"] == method])
             reached = next((f"{step:,}" for step, value in curve if value >= bar), "never")
-            sooner = np.mean([value for _, value in curve])
-            lines.append(f"| {method} | {np.mean(values):,.1f}{spread} | {share} | {sooner:,.1f} | {seconds:.0f} | {reached} |")
+            sooner = f"{np.mean([value for _, value in curve]):,.1f}" if curve else ""  # no episode may have ended
+            lines.append(f"| {method} | {np.mean(values):,.1f}{spread} | {share} | {sooner} | {seconds:.0f} | {reached} |")
         lines.append("")
     return "\n".join([*lines, *_made_by(name, jobs, settings)])
 
