@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 import dusdi
+from dusdi.config import AGENTS
+from dusdi.downstream import agent_config
 from dusdi.envs.gunner import GunnerState
 from dusdi.envs.particle import ParticleState
 from dusdi.errors import UsageError
@@ -40,6 +42,11 @@ def test_the_hand_written_solution_solves_it_and_random_actions_do_not(name):
     bar = next(value for key, value in best.items() if key in name)
     assert solved >= bar
     assert random < 0.35 * bar
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_every_agent_learns_a_task_for_as_many_steps(name):
+    assert len({agent_config(make_task(name), agent, "fast", {}).steps for agent in AGENTS}) == 1
 
 
 @pytest.mark.parametrize("name", IN_JAX)

@@ -92,6 +92,11 @@ class Task(World):
         assert self.world.oracle is not None
         return self.world.oracle(observation[:, : self.world.spec.observation_size], self.best(observation))
 
+    def learn_for(self, steps: int) -> None:
+        """Has agents of preset `fast` learn the task for so many environment steps."""
+        wishes = self.agent_presets.get("fast", {})
+        self.agent_presets = {"fast": {agent: {**wishes.get(agent, {}), "steps": steps} for agent in ("ppo", "sac")}}
+
     def told(self, observation: np.ndarray) -> np.ndarray:
         """The task's variables in observations [n, D], [n, V]."""
         return observation[:, self.world.spec.observation_size : -1]

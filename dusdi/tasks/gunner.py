@@ -24,8 +24,8 @@ class Shooting(JaxTask):
     #: what a decision earns is known at its end, so that learning need not wait for long rollouts (docs/experiments.md)
     agent_presets = {
         "fast": {
-            "ppo": {"steps": 512_000, "rollout_length": 2, "checkpoint_every": 256_000},
-            "sac": {"steps": 512_000, "steps_per_update": 64, "log_every": 64_000, "checkpoint_every": 256_000},
+            "ppo": {"steps": 256_000, "rollout_length": 2, "checkpoint_every": 128_000},
+            "sac": {"steps": 256_000, "steps_per_update": 64, "log_every": 64_000, "checkpoint_every": 128_000},
         }
     }
 

@@ -83,6 +83,7 @@ class LookAround(HouseholdTask):
     def __init__(self, **options):
         names = [f"look at the {thing.name}" for thing in OBJECTS]
         super().__init__("look-around", "in view", [0, 0, 1], names, options)
+        self.learn_for(128_000)  # one component is enough, and soon chosen
 
     def first(self, key, world):
         return jax.random.randint(key, (), 0, len(OBJECTS))

@@ -17,6 +17,7 @@ from dusdi.tasks.base import JaxTask
 REACH = 0.6  # an agent nearer to its station than this interacts with it
 LISTED = {"easy": (0, 2), "medium": (0, 2, 4, 6, 9), "hard": (0, 1, 2, 3, 4, 6, 7, 9)}  # stations that count in food-poison
 LENGTH = {"easy": 2, "medium": 5, "hard": 8}  # instructions in sequential
+STEPS = {"easy": 2_048_000, "medium": 3_072_000, "hard": 4_096_000}  # in which PPO over skills comes near to what is possible
 CHARGE = 40  # more steps than this within a window fulfil an instruction
 PENALTY, PRIZE = 0.1, 10.0
 NEAR, FAR = 0, ORACLE_VALUES - 1  # skills of the world's oracle
@@ -41,6 +42,7 @@ class FoodPoison(JaxTask):
         channels = [f"station {i}" for i in self._listed]
         poison = [f"poison at {i}" for i in range(agents)]
         super().__init__(f"food-poison-{level}", world, channels, np.eye(agents)[self._listed], poison)
+        self.learn_for(STEPS[level])
 
     def begin(self, key, world):
         return self._draw_poison(key), world
@@ -93,6 +95,7 @@ class Sequential(JaxTask):
         channels = [*(f"station {i}" for i in range(self._agents)), "all done"]
         causal = np.concatenate([np.eye(self._agents), np.ones((1, self._agents))])
         super().__init__(f"sequential-{level}", world, channels, causal, [f"now {i}" for i in range(self._agents)])
+        self.learn_for(STEPS[level])
 
     def begin(self, key, world):
         return Progress(jax.random.permutation(key, self._agents), jnp.int32(0), jnp.int32(0)), world
