@@ -6,9 +6,12 @@ import argparse
 import inspect
 import json
 import os
+import signal
 import sys
+import threading
 import typing
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +49,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 raise UsageError(f"unexpected argument {unknown[0]!r}")
             raise unknown_name("option", option.split("=")[0], commands[namespace.command].option_names())
         _use_compilation_cache()
-        namespace.run(namespace)
+        with _ending_like_ctrl_c():
+            namespace.run(namespace)
         return 0
     except UsageError as error:
         print(f"dusdi: {error}", file=sys.stderr)
@@ -57,6 +61,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt as error:
         print(f"dusdi: {str(error) or 'interrupted'}", file=sys.stderr)
         return INTERRUPTED
+
+
+@contextmanager
+def _ending_like_ctrl_c() -> Iterator[None]:
+    """Has SIGTERM, which `kill` and cluster schedulers send, save what Ctrl-C saves."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    previous = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, previous)
 
 
 def _make_parser() -> tuple[_Parser, dict[str, _Parser]]:

@@ -190,18 +190,26 @@ def _is_broken(row: Mapping[str, float], name: str, value: float) -> bool:
 
 @contextmanager
 def _interruptible() -> Iterator[Any]:
-    """Turns Ctrl-C into a flag while the state is in the hands of the compiled program; a second one is not held back."""
+    """Turns Ctrl-C into a flag while the state is in the hands of the compiled program; a second one is not held back.
+
+    So it does with SIGTERM, where somebody has asked to hear of it (the command line does).
+    """
     hit = threading.Event()
     if threading.current_thread() is not threading.main_thread():
         yield hit.is_set
         return
+    heard = [number for number in (signal.SIGINT, signal.SIGTERM) if signal.getsignal(number) is not signal.SIG_DFL]
 
     def handler(signum, frame):
         hit.set()
-        signal.signal(signal.SIGINT, previous)
+        restore()
 
-    previous = signal.signal(signal.SIGINT, handler)
+    def restore():
+        for number, previous in before.items():
+            signal.signal(number, previous)
+
+    before = {number: signal.signal(number, handler) for number in heard}
     try:
         yield hit.is_set
     finally:
-        signal.signal(signal.SIGINT, previous)
+        restore()

@@ -86,7 +86,8 @@ def test_the_pieces_of_the_loop_do_not_matter(tmp_path, monkeypatch):
     assert same(final_arrays(tmp_path / "a"), final_arrays(tmp_path / "b"))
 
 
-def test_ctrl_c_saves_and_resume_gives_the_same_numbers(tmp_path):
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_and_kill_save_and_resume_gives_the_same_numbers(tmp_path, number):
     dusdi.pretrain("gunner-2d", preset="debug", out=tmp_path / "whole", progress=False)
     code = [sys.executable, "-m", "dusdi.cli", "pretrain", "gunner-2d", "--preset", "debug", "--quiet"]
     code += ["--out", str(tmp_path / "stopped")]
@@ -94,7 +95,7 @@ def test_ctrl_c_saves_and_resume_gives_the_same_numbers(tmp_path):
     while not (tmp_path / "stopped" / "progress.csv").exists():
         time.sleep(0.002)
         assert process.poll() is None
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     _, errors = process.communicate()
     assert process.returncode == 130 and "stopped at step" in errors and "Traceback" not in errors
     stopped_at = dusdi.load(tmp_path / "stopped").step
