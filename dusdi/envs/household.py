@@ -15,7 +15,7 @@ import numpy as np
 
 from dusdi.envs.base import HostWorld, VectorWorld
 from dusdi.envs.canvas import INK, Canvas, fade
-from dusdi.envs.physics import PhysicsVector, load_mujoco, package_folder
+from dusdi.envs.physics import PHYSICS_PRESET, PhysicsVector, load_mujoco, package_folder
 from dusdi.types import Factor, WorldSpec
 
 # Metres, radians, seconds. x is east, y north, z up; the middle of the room is the origin.
@@ -118,22 +118,8 @@ class Household(HostWorld):
         episode_length=1000,
     )
     views = ("room", "head", "map")
-    #: Steps are dear and updates cheap, hence two for every 64 of them. Which appliance runs is found by chance at first, so
-    #: the policy is kept random enough. Where q_phi and q_psi look is as in other small worlds. See docs/experiments.md.
-    presets = {
-        "fast": {
-            "num_envs": 64,
-            "steps_per_update": 32,
-            "bumps_on": "codes",
-            "discriminator_lr": 5e-3,
-            "penalty_hidden": (64, 64),
-            "penalty_lr": 5e-4,
-            "penalty_weight": 0.5,
-            "alpha": 0.05,
-            "learn_alpha": True,
-            "target_entropy": -0.3,
-        }
-    }
+    #: Which appliance runs is found by chance at first, so the policy is kept random enough. See docs/experiments.md.
+    presets = {"fast": PHYSICS_PRESET | dict(penalty_weight=0.5, target_entropy=-0.3)}
     paper_note = "The paper's figures are for iGibson, a world of the same kind."
     paper_dci = {"dusdi": (0.833, 0.834, 0.854), "diayn-mc": (0.017, 0.019, 0.752)}
 

@@ -19,6 +19,20 @@ from dusdi.errors import UsageError, WorldError
 from dusdi.parallel import cores
 from dusdi.types import WorldSpec
 
+#: What worlds with physics want of preset `fast`: steps are dear, so there are few of them and two updates for every 64, on
+#: batches so small that learning takes no longer than simulating. The rest is as in 2D Gunner. See docs/experiments.md.
+PHYSICS_PRESET: dict[str, Any] = dict(
+    num_envs=64,
+    steps_per_update=32,
+    batch_size=128,
+    bumps_on="codes",
+    discriminator_lr=5e-3,
+    penalty_hidden=(64, 64),
+    penalty_lr=5e-4,
+    alpha=0.05,
+    learn_alpha=True,
+)
+
 
 def package_folder(package: str, world: str) -> Path:
     """The folder of an installed package, without importing it, or a `UsageError` that says what to install."""

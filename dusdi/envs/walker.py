@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from dusdi.envs.base import HostWorld, VectorWorld
-from dusdi.envs.physics import PhysicsVector, load_mujoco, package_folder
+from dusdi.envs.physics import PHYSICS_PRESET, PhysicsVector, load_mujoco, package_folder
 from dusdi.types import Factor, WorldSpec
 
 SUBSTEPS = 10  # of 2.5 ms, as in dm_control
@@ -37,23 +37,9 @@ class Walker(HostWorld):
         ),
         episode_length=1000,
     )
-    #: As in other small worlds, but with a longer view: it takes a while to get up. See docs/experiments.md.
+    #: A longer view than in other worlds: it takes a while to get up. See docs/experiments.md.
     presets = {
-        "fast": {
-            "steps": 512_000,
-            "num_envs": 64,
-            "steps_per_update": 32,
-            "bumps_on": "codes",
-            "discriminator_lr": 5e-3,
-            "penalty_hidden": (64, 64),
-            "penalty_lr": 5e-4,
-            "actor_parts": "whole",
-            "input_gain": 0.0,
-            "discount": 0.99,
-            "alpha": 0.05,
-            "learn_alpha": True,
-            "target_entropy": 0.0,
-        }
+        "fast": PHYSICS_PRESET | dict(steps=512_000, actor_parts="whole", input_gain=0.0, discount=0.99, target_entropy=0.0)
     }
 
     def check_installed(self):
