@@ -8,10 +8,8 @@ import json
 import os
 import signal
 import sys
-import threading
 import typing
-from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +19,7 @@ from rich.table import Table
 
 from dusdi.config import AGENTS, PPO_PRESETS, PRESETS, BaseConfig, Config, PPOConfig
 from dusdi.errors import DusdiError, UsageError, unknown_name
+from dusdi.parallel import handling
 
 USAGE_ERROR, FAILURE, INTERRUPTED = 2, 1, 130
 SKIPPED_FIELDS = {"preset", "method", "agent"}  # have arguments of their own
@@ -49,7 +48,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 raise UsageError(f"unexpected argument {unknown[0]!r}")
             raise unknown_name("option", option.split("=")[0], commands[namespace.command].option_names())
         _use_compilation_cache()
-        with _ending_like_ctrl_c():
+        # What `kill` and cluster schedulers send is to save what Ctrl-C saves.
+        with handling(signal.SIGTERM, signal.default_int_handler):
             namespace.run(namespace)
         return 0
     except UsageError as error:
@@ -61,19 +61,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt as error:
         print(f"dusdi: {str(error) or 'interrupted'}", file=sys.stderr)
         return INTERRUPTED
-
-
-@contextmanager
-def _ending_like_ctrl_c() -> Iterator[None]:
-    """Has SIGTERM, which `kill` and cluster schedulers send, save what Ctrl-C saves."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    previous = signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, previous)
 
 
 def _make_parser() -> tuple[_Parser, dict[str, _Parser]]:

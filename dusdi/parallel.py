@@ -45,7 +45,7 @@ def side_by_side(function: Callable[..., Any], calls: Sequence[tuple], count: in
     try:
         while True:
             for index, call in itertools.islice(waiting, count - len(running)):
-                with _without_interrupts():  # so that new workers start deaf to Ctrl-C
+                with handling(signal.SIGINT, signal.SIG_IGN):  # so that new workers start deaf to Ctrl-C
                     running[pool.submit(_work, function, call)] = index
             if not running:
                 return results
@@ -71,15 +71,16 @@ def side_by_side(function: Callable[..., Any], calls: Sequence[tuple], count: in
 
 
 @contextmanager
-def _without_interrupts() -> Iterator[None]:
+def handling(number: int, handler: Any) -> Iterator[None]:
+    """Has a signal handled so for a while; elsewhere than in the main thread, which alone may say so, nothing changes."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    previous = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    previous = signal.signal(number, handler)
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, previous)
+        signal.signal(number, previous)
 
 
 # --- in a worker ---
