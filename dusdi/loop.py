@@ -198,7 +198,8 @@ def _interruptible() -> Iterator[Any]:
     if threading.current_thread() is not threading.main_thread():
         yield hit.is_set
         return
-    heard = [number for number in (signal.SIGINT, signal.SIGTERM) if signal.getsignal(number) is not signal.SIG_DFL]
+    unheard = (signal.SIG_DFL, None)  # None: somebody's handler that is not Python's
+    heard = [number for number in (signal.SIGINT, signal.SIGTERM) if signal.getsignal(number) not in unheard]
 
     def handler(signum, frame):
         hit.set()
