@@ -106,6 +106,8 @@ class Config(BaseConfig):
     skill_input: Literal["concat", "gate"] = setting("concat", "skill joins the state, or also scales the first layer")
     actor_parts: Literal["whole", "additive"] = setting("whole", "one actor network, or the sum of one per skill component")
     input_gain: float = setting(0.0, "start of learned gains on the inputs of actor and critics; 0: none")
+    input_limit: int = setting(0, "inputs that networks of a single component keep, those with the largest gains; 0: all")
+    input_limit_from: int = setting(0, "environment steps before the other inputs are dropped")
     free_std: bool = setting(False, "actor's deviations are parameters of their own instead of outputs (paper)")
     half_precision: bool = setting(False, "products that many networks share read bfloat16 numbers, adding up in float32")
     critic_skill: Literal["all", "own"] = setting("all", "critic of component i sees all of z, or only z^i")
@@ -137,7 +139,7 @@ class Config(BaseConfig):
             "steps seeds num_envs steps_per_update log_every checkpoint_every skill_values skill_dim skill_length "
             "max_skills elsewhere_steps batch_size replay_capacity discriminator_lr penalty_lr actor_lr critic_lr alpha",
             "random_steps episode_length penalty_weight penalty_start mask_steps discriminator_bumps discriminator_decay "
-            "elsewhere_weight",
+            "elsewhere_weight input_limit input_limit_from",
         )
         _check_seed(self.seed, self.seeds)
         _check_share("discount", self.discount)
@@ -151,6 +153,8 @@ class Config(BaseConfig):
                 raise UsageError(f"{name} needs layers of at least one unit, not {getattr(self, name)}")
         for name in ("actor_hidden", "critic_hidden"):
             _check_layers(name, getattr(self, name))
+        if self.input_limit and not self.input_gain:
+            raise UsageError("input_limit needs input_gain: inputs are kept by the size of their gains")
         if self.discriminator_bumps == 1:
             raise UsageError("discriminator_bumps must be 0 (plain entries) or at least 2")
         if self.num_envs % self.steps_per_update:

@@ -62,9 +62,9 @@ SEED_AXES = TrainState(None, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, None)  # type: ign
 
 
 class Learner:
-    """The pure functions of skill learning for a world's spec and a config."""
+    """The pure functions of skill learning for a world's spec and a config; `limited`: on few inputs, if the config says so."""
 
-    def __init__(self, spec: WorldSpec, config: Config):
+    def __init__(self, spec: WorldSpec, config: Config, *, limited: bool = False):
         self.spec, self.config = spec, config
         self.objective = make_objective(spec, config)
         self.agent = SAC(
@@ -73,6 +73,7 @@ class Learner:
             skill_space=self.objective.skill_space,
             channel_components=self.objective.channel_components,
             config=config,
+            input_limit=config.input_limit if limited else 0,
         )
         self.traces: collections.Counter[str] = collections.Counter()
 
@@ -189,9 +190,19 @@ def init_seeds(init_one: Callable[[jax.Array], TrainState], config: Config) -> T
 
 
 class SkillTrainer:
-    """What both trainers tell the loop."""
+    """What both trainers tell the loop.
 
-    learner: Learner
+    Attributes:
+      learner: what learns, or begins to.
+      stages: what learns one after the other, and the iteration until which it does.
+    """
+
+    def __init__(self, spec: WorldSpec, config: Config):
+        self.learner, ever = Learner(spec, config), np.iinfo(np.int32).max
+        self.stages = [(self.learner, ever)]
+        if config.input_limit:
+            until = math.ceil(config.input_limit_from / config.num_envs)
+            self.stages = [(self.learner, until), (Learner(spec, config, limited=True), ever)]
 
     @property
     def spec(self) -> WorldSpec:
@@ -223,7 +234,7 @@ class GraphTrainer(SkillTrainer):
     """Trains in a world written in JAX: acting, learning and the world are one compiled, donated loop."""
 
     def __init__(self, world: JaxWorld, config: Config):
-        self.learner = Learner(world.spec, config)
+        super().__init__(world.spec, config)
         self._config = config
         length = config.episode_length or world.spec.episode_length
         self._stepper = GraphStepper(world, config.num_envs, length, stagger=not self.learner.objective.is_task)
@@ -244,16 +255,19 @@ class GraphTrainer(SkillTrainer):
         return self._loops[random](state, jnp.int32(iterations))
 
     def _loop(self, random: bool, state: TrainState, iterations: jax.Array) -> TrainState:
-        body = self.learner.over_seeds(partial(self._iterate, random))
-        return jax.lax.fori_loop(0, iterations, lambda _, s: body(s), state)
+        end = state.iteration + iterations
+        for learner, until in self.stages[-1:] if random else self.stages:
+            body = learner.over_seeds(partial(self._iterate, learner, random))
+            state = jax.lax.fori_loop(state.iteration, jnp.minimum(end, until), lambda _, s, body=body: body(s), state)
+        return state
 
-    def _iterate(self, random: bool, state: TrainState) -> TrainState:
-        state, action = self.learner.act(state, random)
+    def _iterate(self, learner: Learner, random: bool, state: TrainState) -> TrainState:
+        state, action = learner.act(state, random)
         key, world_key = jax.random.split(state.key)
         world, step = self._stepper.step(state.world, world_key, action)
         # Write to the replay, then read: the other way round, XLA copies all of it in every iteration.
-        state = self.learner.record(state.replace(key=key, world=world), action, step)
-        return state if random else self.learner.update(state)
+        state = learner.record(state.replace(key=key, world=world), action, step)
+        return state if random else learner.update(state)
 
     def close(self) -> None:
         pass
@@ -267,15 +281,17 @@ class HostTrainer(SkillTrainer):
     """
 
     def __init__(self, world: HostWorld, config: Config):
-        self.learner = Learner(world.spec, config)
+        super().__init__(world.spec, config)
         self._config = config
         length = config.episode_length or world.spec.episode_length
         self._stepper = HostStepper(world, config.num_envs * config.seeds, length)
         over_seeds, jit = self.learner.over_seeds, partial(jax.jit, donate_argnums=0)
-        self._act = {
-            random: jit(over_seeds(partial(self.learner.act, random=random), out_axes=(SEED_AXES, 0))) for random in (True, False)
-        }
-        self._update = jit(over_seeds(self.learner.update))
+
+        def acting(learner: Learner, random: bool):
+            return jit(over_seeds(partial(learner.act, random=random), out_axes=(SEED_AXES, 0)))
+
+        self._act_randomly = acting(self.learner, True)
+        self._act_and_update = [(acting(learner, False), jit(over_seeds(learner.update))) for learner, _ in self.stages]
         self._record = jit(over_seeds(self.learner.record, extra_axes=(0, 0)))
         self._begin = jit(over_seeds(self._begin_episodes, extra_axes=(0,)))
 
@@ -301,12 +317,13 @@ class HostTrainer(SkillTrainer):
         return state.replace(key=key, observation=observation, skill=skill, skill_age=age, earned=earned)
 
     def advance(self, state: TrainState, iterations: int, random: bool) -> TrainState:
-        for _ in range(iterations):
-            state, action = self._act[random](state)
+        start = int(state.iteration)
+        for iteration in range(start, start + iterations):
+            stage = sum(iteration >= until for _, until in self.stages)
+            act, update = (self._act_randomly, lambda state: state) if random else self._act_and_update[stage]
+            state, action = act(state)
             actions = np.asarray(action)
-            if not random:
-                state = self._update(state)
-            state = self._record(state, action, self.simulate(actions))
+            state = self._record(update(state), action, self.simulate(actions))
         return state
 
     def simulate(self, actions: np.ndarray) -> Step:

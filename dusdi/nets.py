@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import math
+from typing import Any
 
 import flax.linen as nn
 import jax
@@ -16,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 LOG_2PI = math.log(2 * math.pi)
+EACH_ONCE: dict[str, Any] = dict(unique_indices=True, mode="promise_in_bounds")  # gradients need not be added up then
 
 
 @jax.custom_vjp
@@ -49,6 +51,7 @@ class EnsembleDense(nn.Module):
       fan_in: inputs that the initial weights reckon with; default: all of them.
       use_bias: whether the layers have a bias.
       gain: start of learned gains on the inputs of each member; 0: none.
+      limit: how many inputs each member sees, those with the largest gains; 0: all.
       total: whether to sum the outputs of all members.
       half: whether to read bfloat16 numbers in the products that all members share.
     """
@@ -58,6 +61,7 @@ class EnsembleDense(nn.Module):
     fan_in: int | None = None
     use_bias: bool = True
     gain: float = 0.0
+    limit: int = 0
     total: bool = False
     half: bool = False
 
@@ -68,12 +72,18 @@ class EnsembleDense(nn.Module):
         # What all members share is read once, by one big matrix product, for which the weights lie side by side.
         shape = (inputs, self.members, self.features) if shared else (self.members, inputs, self.features)
         kernel = self.param("kernel", lambda key: jax.random.uniform(key, shape, minval=-bound, maxval=bound))
+        limited = bool(self.gain) and 0 < self.limit < inputs
         if self.gain:
             # Adam grows what a member needs and leaves the rest small: a soft choice of inputs.
             gain = self.param("gain", nn.initializers.constant(self.gain), (*shape[:2], 1))
+            if limited:
+                seen = jax.lax.top_k(magnitudes(gain), self.limit)[1]  # [E, limit]
+                kernel, gain = (rows.at[seen, np.arange(self.members)[:, None]].get(**EACH_ONCE) for rows in (kernel, gain))
             kernel = kernel * gain
         multiply = half_matmul if self.half else jnp.matmul
-        if self.total:
+        if limited:
+            product = jnp.einsum("eib,eio->ebo", jnp.concatenate([x, *more], axis=-1).T[seen], kernel)
+        elif self.total:
             product = multiply(x.swapaxes(0, 1).reshape(x.shape[1], -1), kernel.reshape(-1, self.features))
         elif shared:
             ends = np.cumsum([part.shape[-1] for part in (x, *more)])[:-1]
@@ -94,6 +104,7 @@ class EnsembleMLP(nn.Module):
     Attributes:
       gate: whether the skill scales the first hidden layer.
       input_gain: start of learned gains on x; 0: none.
+      input_limit: how many entries of x each member sees, those with the largest gains; 0: all.
       total: whether to sum the outputs of all members.
       half: whether to read bfloat16 numbers in the products that all members share.
     """
@@ -103,6 +114,7 @@ class EnsembleMLP(nn.Module):
     outputs: int
     gate: bool = False
     input_gain: float = 0.0
+    input_limit: int = 0
     total: bool = False
     half: bool = False
 
@@ -120,7 +132,8 @@ class EnsembleMLP(nn.Module):
         if not self.hidden:
             return output(*x)
         width, inputs = self.hidden[0], sum(part.shape[-1] for part in x)
-        h = EnsembleDense(self.members, width, gain=self.input_gain, half=self.half, name="state")(*x)
+        state = EnsembleDense(self.members, width, gain=self.input_gain, limit=self.input_limit, half=self.half, name="state")
+        h = state(*x)
         if skill is not None and skill.shape[-1]:
             skill = skill if skill_mask is None else pick(skill, skill_mask)
             h += EnsembleDense(self.members, width, inputs + skill.shape[-1], False, name="skill")(skill)
@@ -145,18 +158,44 @@ class Actor(nn.Module):
     actions: int
     gate: bool
     input_gain: float
+    input_limit: int
     half: bool
     free_std: bool
 
     @nn.compact
     def __call__(self, observation: jax.Array, *, skill: jax.Array, skill_mask: np.ndarray | None) -> tuple[jax.Array, jax.Array]:
         outputs = self.actions * (1 if self.free_std else 2)
-        networks = EnsembleMLP(self.members, self.hidden, outputs, self.gate, self.input_gain, True, self.half, name="networks")
+        networks = EnsembleMLP(
+            self.members, self.hidden, outputs, self.gate, self.input_gain, self.input_limit, True, self.half, name="networks"
+        )
         out = networks(observation, skill=skill, skill_mask=skill_mask)
         if not self.free_std:
             mean, log_std = jnp.split(out, 2, axis=-1)
             return mean, log_std
         return out, jnp.broadcast_to(self.param("log_std", nn.initializers.zeros, (self.actions,)), out.shape)
+
+
+def magnitudes(gain: jax.Array) -> jax.Array:
+    """The sizes of gains [in, E, 1] for each member, [E, in]."""
+    return jnp.abs(jax.lax.stop_gradient(gain)[..., 0].T)
+
+
+def drop_inputs(params: Any, limit: int, *alike: Any) -> tuple[Any, ...]:
+    """Parameters of networks that see all inputs, and trees alike, with zeros for all but each member's `limit` largest gains.
+
+    What has no gain makes no difference, so a network that sees all computes the same as one that is limited.
+    """
+
+    def is_gain(path) -> bool:
+        return jax.tree_util.keystr(path, simple=True, separator="/").endswith("gain")
+
+    (gain,) = (leaf for path, leaf in jax.tree_util.tree_leaves_with_path(params) if is_gain(path))
+    sizes = magnitudes(gain)
+    if limit >= sizes.shape[1]:
+        return params, *alike
+    least = jax.lax.top_k(sizes, limit)[0][:, -1:]
+    kept = (sizes >= least).T[..., None]
+    return jax.tree_util.tree_map_with_path(lambda path, leaf: leaf * kept if is_gain(path) else leaf, (params, *alike))
 
 
 def pick(x: jax.Array, mask: np.ndarray) -> jax.Array:

@@ -83,7 +83,7 @@ class Job:
 
     def config(self, settings: Settings) -> Config:
         fields = {**settings.fields, **self.fields, "seed": self.seed}
-        return configure(settings.preset, WORLDS[self.world].presets, fields)
+        return configure(settings.preset, make(self.world, **self.options).presets, fields)
 
     def folder(self, settings: Settings) -> Path:
         method, *others = (str(value) if name == "method" else f"{name}={value}" for name, value in self.fields.items())

@@ -26,8 +26,9 @@ import sys; sys.path.insert(0, {tests!r})
 import dusdi
 from conftest import SLIDERS, Sliders
 world = dusdi.make("gunner-2d") if {kind!r} == "graph" else dusdi.from_gymnasium(Sliders, SLIDERS)
-gathering = dict(elsewhere_weight=1.0, elsewhere_steps=2560, discriminator_decay=1e-2, reward_floor=0.2)
-dusdi.pretrain(world, preset="debug", out={out!r}, resume=True, progress=False, seeds={seeds}, **gathering)
+fields = dict(elsewhere_weight=1.0, elsewhere_steps=2560, discriminator_decay=1e-2, reward_floor=0.2)
+fields |= dict(input_limit=3, input_limit_from=1000)
+dusdi.pretrain(world, preset="debug", out={out!r}, resume=True, progress=False, seeds={seeds}, **fields)
 """
 
 
@@ -240,6 +241,29 @@ def test_every_kind_of_skill_learns_saves_and_acts(tmp_path, fields):
     np.testing.assert_allclose(loaded.act(observation[0], skills[0]), actions[0], atol=1e-6)
     result = dusdi.evaluate(loaded, steps=2000)
     assert 0 <= result.disentanglement <= 1
+
+
+def gains(folder, network):
+    (gain,) = (array for name, array in final_arrays(folder).items() if name.startswith(network) and name.endswith("gain"))
+    return gain[..., 0]
+
+
+def test_inputs_are_dropped_once_they_had_their_chance(tmp_path):
+    for name, steps in (("before", 960), ("after", 1280)):
+        fields = dict(steps=steps, input_limit=3, input_limit_from=1000)
+        dusdi.pretrain("gunner-2d", preset="debug", out=tmp_path / name, progress=False, **fields)
+    for network in ("agent/actor/", "agent/critic/", "agent/target_critic/"):
+        assert (gains(tmp_path / "before", network) != 0).all()
+        assert ((gains(tmp_path / "after", network) != 0).sum(0) == 3).all()
+
+
+def test_a_network_that_is_about_everything_keeps_all_inputs(tmp_path):
+    fields = dict(preset="debug", steps=640, input_limit=3, progress=False)
+    dusdi.pretrain("gunner-2d", method="diayn", out=tmp_path / "diayn", **fields)
+    dusdi.pretrain("gunner-2d", decompose_q=False, out=tmp_path / "sum", **fields)
+    assert (gains(tmp_path / "diayn", "agent/actor/") != 0).all() and (gains(tmp_path / "diayn", "agent/critic/") != 0).all()
+    assert (gains(tmp_path / "sum", "agent/critic/") != 0).all()
+    assert ((gains(tmp_path / "sum", "agent/actor/") != 0).sum(0) == 3).all()
 
 
 def test_act_refuses_what_does_not_fit():

@@ -7,7 +7,7 @@ their sum. With a single channel this is ordinary SAC.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import jax
@@ -17,7 +17,7 @@ import optax
 from flax import struct
 
 from dusdi.config import Config
-from dusdi.nets import Actor, EnsembleMLP, squashed_gaussian
+from dusdi.nets import Actor, EnsembleMLP, drop_inputs, squashed_gaussian
 from dusdi.skills import SkillSpace
 from dusdi.types import Array, Metrics, Transition
 
@@ -40,6 +40,8 @@ class SAC:
 
     Attributes:
       channel_components: for each reward channel, the skill component it is about (None: all of them).
+      input_limit: how many inputs those networks see that are about one of several components; 0: all. The others are dropped
+        for good by the first update.
     """
 
     observation_size: int
@@ -47,6 +49,7 @@ class SAC:
     skill_space: SkillSpace
     channel_components: tuple[int | None, ...]
     config: Config
+    input_limit: int = 0
 
     # --- networks ---
 
@@ -54,11 +57,12 @@ class SAC:
     def _actor(self) -> Actor:
         config = self.config
         return Actor(
-            members=max(self.skill_space.components, 1) if config.actor_parts == "additive" else 1,
+            members=len(self._actor_components),
             hidden=config.actor_hidden,
             actions=self.action_size,
             gate=config.skill_input == "gate",
             input_gain=config.input_gain,
+            input_limit=self._limit(self._actor_components),
             half=config.half_precision,
             free_std=config.free_std,
         )
@@ -72,8 +76,13 @@ class SAC:
             outputs=1,
             gate=config.skill_input == "gate",
             input_gain=config.input_gain,
+            input_limit=self._limit(self._critic_components),
             half=config.half_precision,
         )
+
+    def _limit(self, components: Sequence[int | None]) -> int:
+        """How many inputs networks see that are about these components; all, if one is about everything."""
+        return self.input_limit if len(components) > 1 and None not in components else 0
 
     @property
     def _twins(self) -> int:
@@ -97,10 +106,15 @@ class SAC:
         return np.tile(self._skill_mask(self._critic_components), (self._twins, 1))
 
     @property
-    def _actor_skill_mask(self) -> np.ndarray | None:
+    def _actor_components(self) -> tuple[int | None, ...]:
+        """The skill component that each part of the actor sees."""
         if self.config.actor_parts == "whole" or not self.skill_space.components:
-            return None
-        return self._skill_mask(range(self.skill_space.components))
+            return (None,)
+        return tuple(range(self.skill_space.components))
+
+    @property
+    def _actor_skill_mask(self) -> np.ndarray | None:
+        return None if self._actor_components == (None,) else self._skill_mask(self._actor_components)
 
     def _skill_mask(self, components: Iterable[int | None]) -> np.ndarray:
         """The entries of the encoded skill that belong to each component (None: all of them), bool [n, Z]."""
@@ -159,10 +173,21 @@ class SAC:
     def update(self, state: SACState, key: jax.Array, batch: Transition, reward: jax.Array) -> tuple[SACState, Metrics]:
         """One step of critics, actor and (if learned) temperature on a batch with rewards [B, C]."""
         target_key, actor_key = jax.random.split(key)
+        state = self._drop_inputs(state)
         targets = self._targets(state, target_key, batch, reward)
         state, critic_metrics = self._update_critic(state, batch, targets)
         state, actor_metrics = self._update_actor(state, actor_key, batch)
         return state, critic_metrics | actor_metrics
+
+    def _drop_inputs(self, state: SACState) -> SACState:
+        """The state without the gains of inputs beyond the limit."""
+        if limit := self._actor.input_limit:
+            actor, optimiser = drop_inputs(state.actor, limit, state.actor_optimiser)
+            state = state.replace(actor=actor, actor_optimiser=optimiser)
+        if limit := self._critic.input_limit:
+            critic, target, optimiser = drop_inputs(state.critic, limit, state.target_critic, state.critic_optimiser)
+            state = state.replace(critic=critic, target_critic=target, critic_optimiser=optimiser)
+        return state
 
     def _targets(self, state: SACState, key: jax.Array, batch: Transition, reward: jax.Array) -> jax.Array:
         """y = r + gamma (min Q'(s', a') + entropy bonus), for each channel, [channels, B]."""
