@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import math
+from pathlib import Path
 from typing import Any
 
 import flax.linen as nn
@@ -18,6 +19,15 @@ import numpy as np
 
 LOG_2PI = math.log(2 * math.pi)
 EACH_ONCE: dict[str, Any] = dict(unique_indices=True, mode="promise_in_bounds")  # gradients need not be added up then
+
+
+@functools.cache
+def knows_bfloat16() -> bool:
+    """Whether this processor multiplies bfloat16 numbers itself. Where it does not, or does not say so, float32 is faster."""
+    try:
+        return "avx512_bf16" in Path("/proc/cpuinfo").read_text()
+    except OSError:
+        return False
 
 
 @jax.custom_vjp
@@ -53,7 +63,7 @@ class EnsembleDense(nn.Module):
       gain: start of learned gains on the inputs of each member; 0: none.
       limit: how many inputs each member sees, those with the largest gains; 0: all.
       total: whether to sum the outputs of all members.
-      half: whether to read bfloat16 numbers in the products that all members share.
+      half: whether to read bfloat16 numbers in the products that all members share, if the processor knows them.
     """
 
     members: int
@@ -80,7 +90,7 @@ class EnsembleDense(nn.Module):
                 seen = jax.lax.top_k(magnitudes(gain), self.limit)[1]  # [E, limit]
                 kernel, gain = (rows.at[seen, np.arange(self.members)[:, None]].get(**EACH_ONCE) for rows in (kernel, gain))
             kernel = kernel * gain
-        multiply = half_matmul if self.half else jnp.matmul
+        multiply = half_matmul if self.half and knows_bfloat16() else jnp.matmul
         if limited:
             product = jnp.einsum("eib,eio->ebo", jnp.concatenate([x, *more], axis=-1).T[seen], kernel)
         elif self.total:
@@ -106,7 +116,7 @@ class EnsembleMLP(nn.Module):
       input_gain: start of learned gains on x; 0: none.
       input_limit: how many entries of x each member sees, those with the largest gains; 0: all.
       total: whether to sum the outputs of all members.
-      half: whether to read bfloat16 numbers in the products that all members share.
+      half: whether to read bfloat16 numbers in the products that all members share, if the processor knows them.
     """
 
     members: int

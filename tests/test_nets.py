@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+import dusdi.nets
 from dusdi.nets import Actor, EnsembleMLP, drop_inputs, half_matmul
 
 A = jnp.array([[1.0, 2.0], [-0.5, 4.0], [3.0, 0.0]])
@@ -26,6 +27,16 @@ def test_gradients_of_half_products_are_those_of_products():
 
     for half, whole in zip(total(half_matmul), total(jnp.matmul), strict=True):
         np.testing.assert_array_equal(half, whole)
+
+
+def test_half_precision_is_used_only_where_the_processor_knows_it(monkeypatch):
+    network = EnsembleMLP(2, (4,), 1, half=True)
+    x = jnp.full((1, 3), 1 + 2.0**-9)
+    params = network.init(jax.random.PRNGKey(0), x)
+    whole = EnsembleMLP(2, (4,), 1).apply(params, x)
+    for known in (True, False):
+        monkeypatch.setattr(dusdi.nets, "knows_bfloat16", lambda known=known: known)
+        assert np.array_equal(network.apply(params, x), whole) != known
 
 
 def test_free_deviations_depend_on_no_input():
