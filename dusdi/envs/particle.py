@@ -76,7 +76,7 @@ class MultiParticle(JaxWorld):
             episode_length=1000,
         )
         if agents > 10:  # most of the time would go into inputs that have nothing to do with a component; fewer don't pay
-            self.presets = {"fast": self.presets["fast"] | dict(input_limit=32, input_limit_from=1_024_000)}
+            self.presets = {"fast": {**self.presets["fast"], "input_limit": 32, "input_limit_from": 1_536_000}}
 
     def oracle(self, observation, skill):
         """Keeps each agent at one of five even distances from its station, on the way to the corner farthest from that."""
