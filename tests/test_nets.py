@@ -1,5 +1,7 @@
 """Networks: products in half precision, inputs that are dropped, and an actor whose deviations are free."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -70,6 +72,7 @@ def test_networks_limited_to_the_kept_inputs_compute_the_same_with_the_same_grad
     params["params"]["state"]["gain"] = jax.random.normal(keys[3], (10, 5, 1))
     (params,) = drop_inputs(params, 3)
 
+    @functools.partial(jax.jit, static_argnums=0)
     def value_and_gradients(limit):
         def total(params, action):
             out = networks[limit].apply(params, x, action, skill=skill)

@@ -17,7 +17,7 @@ from conftest import SLIDERS, Sliders
 import dusdi
 from dusdi import checkpoint
 from dusdi.errors import NonFiniteError, UsageError
-from dusdi.learner import make_trainer
+from dusdi.learner import Learner, make_trainer
 from dusdi.objectives.dusdi import Dusdi
 from dusdi.run import _builds_on, held
 
@@ -243,27 +243,26 @@ def test_every_kind_of_skill_learns_saves_and_acts(tmp_path, fields):
     assert 0 <= result.disentanglement <= 1
 
 
-def gains(folder, network):
-    (gain,) = (array for name, array in final_arrays(folder).items() if name.startswith(network) and name.endswith("gain"))
-    return gain[..., 0]
+def test_inputs_are_dropped_once_they_had_their_chance():
+    config = dusdi.config.configure("debug", {}, dict(input_limit=3, input_limit_from=30 * 16))
+    trainer = make_trainer(dusdi.make("gunner-2d"), config)
+    state = trainer.advance(trainer.init(), 20, True)
+    for end, kept in ((30, [7, 12]), (32, [3, 3])):
+        state = trainer.advance(state, end - int(state.iteration), False)
+        agent = state.agent
+        gains = [agent.actor["params"]["networks"]["state"]["gain"]]
+        gains += [critic["params"]["state"]["gain"] for critic in (agent.critic, agent.target_critic)]
+        assert [set(np.count_nonzero(gain[..., 0], axis=0)) for gain in gains] == [{kept[0]}, {kept[1]}, {kept[1]}]
 
 
-def test_inputs_are_dropped_once_they_had_their_chance(tmp_path):
-    for name, steps in (("before", 960), ("after", 1280)):
-        fields = dict(steps=steps, input_limit=3, input_limit_from=1000)
-        dusdi.pretrain("gunner-2d", preset="debug", out=tmp_path / name, progress=False, **fields)
-    for network in ("agent/actor/", "agent/critic/", "agent/target_critic/"):
-        assert (gains(tmp_path / "before", network) != 0).all()
-        assert ((gains(tmp_path / "after", network) != 0).sum(0) == 3).all()
-
-
-def test_a_network_that_is_about_everything_keeps_all_inputs(tmp_path):
-    fields = dict(preset="debug", steps=640, input_limit=3, progress=False)
-    dusdi.pretrain("gunner-2d", method="diayn", out=tmp_path / "diayn", **fields)
-    dusdi.pretrain("gunner-2d", decompose_q=False, out=tmp_path / "sum", **fields)
-    assert (gains(tmp_path / "diayn", "agent/actor/") != 0).all() and (gains(tmp_path / "diayn", "agent/critic/") != 0).all()
-    assert (gains(tmp_path / "sum", "agent/critic/") != 0).all()
-    assert ((gains(tmp_path / "sum", "agent/actor/") != 0).sum(0) == 3).all()
+@pytest.mark.parametrize(
+    ("fields", "actor", "critic"),
+    [({}, 3, 3), ({"method": "diayn"}, 0, 0), ({"decompose_q": False}, 3, 0), ({"actor_parts": "whole"}, 0, 3)],
+)
+def test_only_networks_about_one_component_drop_inputs(fields, actor, critic):
+    config = dusdi.config.configure("debug", {}, {"input_limit": 3, **fields})
+    agent = Learner(dusdi.make("gunner-2d").spec, config, limited=True).agent
+    assert (agent._actor.input_limit, agent._critic.input_limit) == (actor, critic)
 
 
 def test_act_refuses_what_does_not_fit():
