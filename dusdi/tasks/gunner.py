@@ -21,13 +21,16 @@ class Shooting(JaxTask):
     With limited ammo, a shot uses up some, and none is fired without; an episode starts without any.
     """
 
-    #: what a decision earns is known at its end, so that learning need not wait for long rollouts (docs/experiments.md)
+    #: What a decision earns is known at its end, so that learning need not wait for long rollouts, and may take big steps without
+    #: being kept at random (docs/experiments.md). A flat policy has few copies of the world, which see four episodes each.
     agent_presets = {
         "fast": {
-            "ppo": {"steps": 256_000, "rollout_length": 2, "checkpoint_every": 128_000},
-            "sac": {"steps": 256_000, "steps_per_update": 64, "log_every": 64_000, "checkpoint_every": 128_000},
+            "ppo": {"steps": 256_000, "rollout_length": 2, "checkpoint_every": 128_000, "clip": 0.3, "entropy_weight": 0.0},
+            "sac": {
+                "steps": 256_000, "num_envs": 64, "steps_per_update": 64, "log_every": 64_000, "checkpoint_every": 128_000,
+            },
         }
-    }
+    }  # fmt: skip
 
     def __init__(self, limited: bool):
         self._limited = limited
