@@ -37,6 +37,8 @@ class Shooting(JaxTask):
         name = "limited" if limited else "unlimited"
         components = np.array([[True, limited, True]])  # position, ammo, aim
         super().__init__(name, Gunner2D(), ["score"], components, [f"target {i} is up" for i in range(len(TARGETS))])
+        if limited:
+            self.learn_for(512_000)
 
     def begin(self, key, world):
         return self._draw_targets(key), world
