@@ -37,7 +37,8 @@ class Walker(HostWorld):
         ),
         episode_length=1000,
     )
-    #: A longer view than in other worlds: it takes a while to get up. See docs/experiments.md.
+    #: A longer view than in other worlds, as it takes a while to get up, and larger batches than the household's. See
+    #: docs/experiments.md.
     presets = {
         "fast": PHYSICS_PRESET
         | dict(steps=512_000, batch_size=192, actor_parts="whole", input_gain=0.0, discount=0.99, target_entropy=0.0)
