@@ -104,9 +104,15 @@ def after_random_steps(trainer: GraphTrainer, config: Config) -> TrainState:
     return trainer.advance(trainer.init(), math.ceil(2 * config.batch_size / config.num_envs), True)
 
 
-def updates_only(learner: Learner, count: int) -> Callable[[TrainState], TrainState]:
-    """The updates of `count` iterations without acting, in one compiled call."""
-    return jax.jit(lambda state: jax.lax.fori_loop(0, count, lambda _, s: learner.update(s), state), donate_argnums=0)
+def updates_only(learner: Learner, count: int, narrow: bool = False) -> Callable[[TrainState], TrainState]:
+    """The updates of `count` iterations without acting, in one compiled call; `narrow`: on fewer inputs."""
+
+    def run(state: TrainState) -> TrainState:
+        state = learner.narrow(state) if narrow else state
+        state = jax.lax.fori_loop(0, count, lambda _, s: learner.update(s), state)
+        return learner.widen(state) if narrow else state
+
+    return jax.jit(run, donate_argnums=0)
 
 
 # --- the benchmarks ---
@@ -237,18 +243,18 @@ def bench_factors(quick: bool) -> Result:
 
     Where inputs are dropped on the way, the time is the mean over the updates of a whole run.
     """
-    counts, updates = ((2, 11), 2) if quick else ((2, 5, 10, 20, 40), 4)
+    counts, updates = ((2, 11), 2) if quick else ((2, 5, 10, 20, 40), 10)
     sides, shares, weights, settings = {}, {}, {}, {}
     for agents in counts:
         trainer, config = trainer_for(MultiParticle(agents), "fast", **SMALL_REPLAY)
         assert config.updates_per_iteration == 1
-        settings[str(agents)], began = config.to_json(), 0.0
-        for learner, until in trainer.stages:
-            state = after_random_steps(trainer, config)
-            ends = min(until * config.num_envs / config.steps, 1.0)
-            side = f"{agents}_factors_limited" if learner.agent.input_limit else f"{agents}_factors"
-            sides[side] = chained(updates_only(learner, updates), state)
-            shares[side], began = ends - began, ends
+        settings[str(agents)] = config.to_json()
+        wide = min(trainer.narrow_from * config.num_envs / config.steps, 1.0)
+        for side, share in ((f"{agents}_factors", wide), (f"{agents}_factors_limited", 1 - wide)):
+            if share:
+                state = after_random_steps(trainer, config)
+                sides[side] = chained(updates_only(trainer.learner, updates, narrow=side.endswith("limited")), state)
+                shares[side] = share
         weights[agents] = megabytes((state.agent.actor, state.agent.critic, [part.params for part in state.objective]))
     times = take_turns(sides, rounds=3 if quick else 5)
     numbers, least = {}, counts[0]

@@ -62,9 +62,9 @@ SEED_AXES = TrainState(None, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, None)  # type: ign
 
 
 class Learner:
-    """The pure functions of skill learning for a world's spec and a config; `limited`: on few inputs, if the config says so."""
+    """The pure functions of skill learning for a world's spec and a config."""
 
-    def __init__(self, spec: WorldSpec, config: Config, *, limited: bool = False):
+    def __init__(self, spec: WorldSpec, config: Config):
         self.spec, self.config = spec, config
         self.objective = make_objective(spec, config)
         self.agent = SAC(
@@ -73,7 +73,6 @@ class Learner:
             skill_space=self.objective.skill_space,
             channel_components=self.objective.channel_components,
             config=config,
-            input_limit=config.input_limit if limited else 0,
         )
         self.traces: collections.Counter[str] = collections.Counter()
 
@@ -119,7 +118,7 @@ class Learner:
             action = jax.random.uniform(action_key, shape, minval=-1.0, maxval=1.0)
         else:
             observation = self.normalised(state.normaliser, state.observation)
-            action = self.agent.sample_action(state.agent.actor, action_key, observation, state.skill)
+            action = self.agent.sample_action(state.agent, action_key, observation, state.skill)
         return state.replace(key=key), action
 
     def update(self, state: TrainState) -> TrainState:
@@ -174,6 +173,13 @@ class Learner:
         sums = {name: state.metrics[name] + value for name, value in finished.items()}
         return state.replace(earned=jnp.where(step.over, 0.0, earned), metrics=state.metrics | sums)
 
+    def narrow(self, state: TrainState) -> TrainState:
+        """The state with networks that see fewer inputs; `widen` gives them their shape back."""
+        return state.replace(agent=self.agent.narrow(state.agent))
+
+    def widen(self, state: TrainState) -> TrainState:
+        return state.replace(agent=self.agent.widen(state.agent))
+
     def over_seeds(self, function, *, extra_axes: tuple[Any, ...] = (), out_axes: Any = SEED_AXES):
         """vmaps a function of a train state over the seeds, if there are several."""
         if self.config.seeds == 1:
@@ -193,16 +199,14 @@ class SkillTrainer:
     """What both trainers tell the loop.
 
     Attributes:
-      learner: what learns, or begins to.
-      stages: what learns one after the other, and the iteration until which it does.
+      learner: what learns.
+      narrow_from: the iteration from which networks see fewer inputs.
     """
 
     def __init__(self, spec: WorldSpec, config: Config):
-        self.learner, ever = Learner(spec, config), np.iinfo(np.int32).max
-        self.stages = [(self.learner, ever)]
-        if config.input_limit:
-            until = math.ceil(config.input_limit_from / config.num_envs)
-            self.stages = [(self.learner, until), (Learner(spec, config, limited=True), ever)]
+        self.learner = Learner(spec, config)
+        never = np.iinfo(np.int32).max
+        self.narrow_from = math.ceil(config.input_limit_from / config.num_envs) if config.input_limit else never
 
     @property
     def spec(self) -> WorldSpec:
@@ -238,7 +242,11 @@ class GraphTrainer(SkillTrainer):
         self._config = config
         length = config.episode_length or world.spec.episode_length
         self._stepper = GraphStepper(world, config.num_envs, length, stagger=not self.learner.objective.is_task)
-        self._loops = {random: jax.jit(partial(self._loop, random), donate_argnums=0) for random in (True, False)}
+        self._loops = {
+            "random": jax.jit(partial(self._loop, random=True, narrow=False), donate_argnums=0),
+            "wide": jax.jit(partial(self._loop, random=False, narrow=False), donate_argnums=0),
+            "narrow": jax.jit(partial(self._loop, random=False, narrow=True), donate_argnums=0),
+        }
 
     def init(self) -> TrainState:
         def init_one(seed):
@@ -252,22 +260,27 @@ class GraphTrainer(SkillTrainer):
         return state
 
     def advance(self, state: TrainState, iterations: int, random: bool) -> TrainState:
-        return self._loops[random](state, jnp.int32(iterations))
-
-    def _loop(self, random: bool, state: TrainState, iterations: jax.Array) -> TrainState:
-        end = state.iteration + iterations
-        for learner, until in self.stages[-1:] if random else self.stages:
-            body = learner.over_seeds(partial(self._iterate, learner, random))
-            state = jax.lax.fori_loop(state.iteration, jnp.minimum(end, until), lambda _, s, body=body: body(s), state)
+        if random:
+            return self._loops["random"](state, jnp.int32(iterations))
+        wide = min(max(self.narrow_from - int(state.iteration), 0), iterations)
+        for kind, count in (("wide", wide), ("narrow", iterations - wide)):
+            state = self._loops[kind](state, jnp.int32(count)) if count else state
         return state
 
-    def _iterate(self, learner: Learner, random: bool, state: TrainState) -> TrainState:
-        state, action = learner.act(state, random)
+    def _loop(self, state: TrainState, iterations: jax.Array, *, random: bool, narrow: bool) -> TrainState:
+        learner = self.learner
+        body = learner.over_seeds(partial(self._iterate, random))
+        state = learner.over_seeds(learner.narrow)(state) if narrow else state
+        state = jax.lax.fori_loop(0, iterations, lambda _, s: body(s), state)
+        return learner.over_seeds(learner.widen)(state) if narrow else state
+
+    def _iterate(self, random: bool, state: TrainState) -> TrainState:
+        state, action = self.learner.act(state, random)
         key, world_key = jax.random.split(state.key)
         world, step = self._stepper.step(state.world, world_key, action)
         # Write to the replay, then read: the other way round, XLA copies all of it in every iteration.
-        state = learner.record(state.replace(key=key, world=world), action, step)
-        return state if random else learner.update(state)
+        state = self.learner.record(state.replace(key=key, world=world), action, step)
+        return state if random else self.learner.update(state)
 
     def close(self) -> None:
         pass
@@ -285,14 +298,12 @@ class HostTrainer(SkillTrainer):
         self._config = config
         length = config.episode_length or world.spec.episode_length
         self._stepper = HostStepper(world, config.num_envs * config.seeds, length)
-        over_seeds, jit = self.learner.over_seeds, partial(jax.jit, donate_argnums=0)
-
-        def acting(learner: Learner, random: bool):
-            return jit(over_seeds(partial(learner.act, random=random), out_axes=(SEED_AXES, 0)))
-
-        self._act_randomly = acting(self.learner, True)
-        self._act_and_update = [(acting(learner, False), jit(over_seeds(learner.update))) for learner, _ in self.stages]
-        self._record = jit(over_seeds(self.learner.record, extra_axes=(0, 0)))
+        learner, over_seeds, jit = self.learner, self.learner.over_seeds, partial(jax.jit, donate_argnums=0)
+        self._act = jit(over_seeds(partial(learner.act, random=False), out_axes=(SEED_AXES, 0)))
+        self._act_randomly = jit(over_seeds(partial(learner.act, random=True), out_axes=(SEED_AXES, 0)))
+        self._update = jit(over_seeds(learner.update))
+        self._update_narrow = jit(over_seeds(lambda state: learner.widen(learner.update(learner.narrow(state)))))
+        self._record = jit(over_seeds(learner.record, extra_axes=(0, 0)))
         self._begin = jit(over_seeds(self._begin_episodes, extra_axes=(0,)))
 
     def init(self) -> TrainState:
@@ -319,11 +330,11 @@ class HostTrainer(SkillTrainer):
     def advance(self, state: TrainState, iterations: int, random: bool) -> TrainState:
         start = int(state.iteration)
         for iteration in range(start, start + iterations):
-            stage = sum(iteration >= until for _, until in self.stages)
-            act, update = (self._act_randomly, lambda state: state) if random else self._act_and_update[stage]
-            state, action = act(state)
+            state, action = (self._act_randomly if random else self._act)(state)
             actions = np.asarray(action)
-            state = self._record(update(state), action, self.simulate(actions))
+            if not random:
+                state = (self._update if iteration < self.narrow_from else self._update_narrow)(state)
+            state = self._record(state, action, self.simulate(actions))
         return state
 
     def simulate(self, actions: np.ndarray) -> Step:

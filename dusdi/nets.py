@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,8 @@ import jax.numpy as jnp
 import numpy as np
 
 LOG_2PI = math.log(2 * math.pi)
-EACH_ONCE: dict[str, Any] = dict(unique_indices=True, mode="promise_in_bounds")  # gradients need not be added up then
+EACH_ONCE: dict[str, Any] = dict(unique_indices=True, mode="promise_in_bounds")
+FIRST_LAYER = "state"  # of a network, which sees its inputs
 
 
 @functools.cache
@@ -53,7 +55,8 @@ half_matmul.defvjp(_half_forward, _half_backward)
 class EnsembleDense(nn.Module):
     """E dense layers: x [B, in], the same for all, or [E, B, in] -> [E, B, features]; or their sum, [B, features].
 
-    What all share may come in parts, as if they were concatenated; no gradient is computed by a part that needs none.
+    What all share may come in parts, as if they were concatenated; no gradient is computed by a part that needs none. With
+    `seen` [E, n], each layer sees only these n of the entries, and has no more weights than that.
 
     Attributes:
       members: E.
@@ -61,7 +64,6 @@ class EnsembleDense(nn.Module):
       fan_in: inputs that the initial weights reckon with; default: all of them.
       use_bias: whether the layers have a bias.
       gain: start of learned gains on the inputs of each member; 0: none.
-      limit: how many inputs each member sees, those with the largest gains; 0: all.
       total: whether to sum the outputs of all members.
       half: whether to read bfloat16 numbers in the products that all members share, if the processor knows them.
     """
@@ -71,29 +73,23 @@ class EnsembleDense(nn.Module):
     fan_in: int | None = None
     use_bias: bool = True
     gain: float = 0.0
-    limit: int = 0
     total: bool = False
     half: bool = False
 
     @nn.compact
-    def __call__(self, x: jax.Array, *more: jax.Array) -> jax.Array:
+    def __call__(self, x: jax.Array, *more: jax.Array, seen: jax.Array | None = None) -> jax.Array:
+        if seen is not None:
+            x, more = jnp.concatenate([x, *more], axis=-1)[:, seen].swapaxes(0, 1), ()
         inputs, shared = sum(part.shape[-1] for part in (x, *more)), x.ndim == 2
         bound = 1 / math.sqrt(max(self.fan_in or inputs, 1))
         # What all members share is read once, by one big matrix product, for which the weights lie side by side.
         shape = (inputs, self.members, self.features) if shared else (self.members, inputs, self.features)
         kernel = self.param("kernel", lambda key: jax.random.uniform(key, shape, minval=-bound, maxval=bound))
-        limited = bool(self.gain) and 0 < self.limit < inputs
         if self.gain:
             # Adam grows what a member needs and leaves the rest small: a soft choice of inputs.
-            gain = self.param("gain", nn.initializers.constant(self.gain), (*shape[:2], 1))
-            if limited:
-                seen = jax.lax.top_k(magnitudes(gain), self.limit)[1]  # [E, limit]
-                kernel, gain = (rows.at[seen, np.arange(self.members)[:, None]].get(**EACH_ONCE) for rows in (kernel, gain))
-            kernel = kernel * gain
+            kernel = kernel * self.param("gain", nn.initializers.constant(self.gain), (*shape[:2], 1))
         multiply = half_matmul if self.half and knows_bfloat16() else jnp.matmul
-        if limited:
-            product = jnp.einsum("eib,eio->ebo", jnp.concatenate([x, *more], axis=-1).T[seen], kernel)
-        elif self.total:
+        if self.total:
             product = multiply(x.swapaxes(0, 1).reshape(x.shape[1], -1), kernel.reshape(-1, self.features))
         elif shared:
             ends = np.cumsum([part.shape[-1] for part in (x, *more)])[:-1]
@@ -114,7 +110,6 @@ class EnsembleMLP(nn.Module):
     Attributes:
       gate: whether the skill scales the first hidden layer.
       input_gain: start of learned gains on x; 0: none.
-      input_limit: how many entries of x each member sees, those with the largest gains; 0: all.
       total: whether to sum the outputs of all members.
       half: whether to read bfloat16 numbers in the products that all members share, if the processor knows them.
     """
@@ -124,7 +119,6 @@ class EnsembleMLP(nn.Module):
     outputs: int
     gate: bool = False
     input_gain: float = 0.0
-    input_limit: int = 0
     total: bool = False
     half: bool = False
 
@@ -135,6 +129,7 @@ class EnsembleMLP(nn.Module):
         skill: jax.Array | None = None,
         x_mask: np.ndarray | None = None,
         skill_mask: np.ndarray | None = None,
+        seen: jax.Array | None = None,
     ) -> jax.Array:
         if x_mask is not None:
             x = (pick(jnp.concatenate(x, axis=-1), x_mask),)
@@ -142,8 +137,8 @@ class EnsembleMLP(nn.Module):
         if not self.hidden:
             return output(*x)
         width, inputs = self.hidden[0], sum(part.shape[-1] for part in x)
-        state = EnsembleDense(self.members, width, gain=self.input_gain, limit=self.input_limit, half=self.half, name="state")
-        h = state(*x)
+        state = EnsembleDense(self.members, width, gain=self.input_gain, half=self.half, name=FIRST_LAYER)
+        h = state(*x, seen=seen)
         if skill is not None and skill.shape[-1]:
             skill = skill if skill_mask is None else pick(skill, skill_mask)
             h += EnsembleDense(self.members, width, inputs + skill.shape[-1], False, name="skill")(skill)
@@ -168,44 +163,52 @@ class Actor(nn.Module):
     actions: int
     gate: bool
     input_gain: float
-    input_limit: int
     half: bool
     free_std: bool
 
     @nn.compact
-    def __call__(self, observation: jax.Array, *, skill: jax.Array, skill_mask: np.ndarray | None) -> tuple[jax.Array, jax.Array]:
+    def __call__(
+        self, observation: jax.Array, *, skill: jax.Array, skill_mask: np.ndarray | None, seen: jax.Array | None = None
+    ) -> tuple[jax.Array, jax.Array]:
         outputs = self.actions * (1 if self.free_std else 2)
-        networks = EnsembleMLP(
-            self.members, self.hidden, outputs, self.gate, self.input_gain, self.input_limit, True, self.half, name="networks"
-        )
-        out = networks(observation, skill=skill, skill_mask=skill_mask)
+        networks = EnsembleMLP(self.members, self.hidden, outputs, self.gate, self.input_gain, True, self.half, name="networks")
+        out = networks(observation, skill=skill, skill_mask=skill_mask, seen=seen)
         if not self.free_std:
             mean, log_std = jnp.split(out, 2, axis=-1)
             return mean, log_std
         return out, jnp.broadcast_to(self.param("log_std", nn.initializers.zeros, (self.actions,)), out.shape)
 
 
-def magnitudes(gain: jax.Array) -> jax.Array:
-    """The sizes of gains [in, E, 1] for each member, [E, in]."""
-    return jnp.abs(jax.lax.stop_gradient(gain)[..., 0].T)
+def largest_gains(params: Any, limit: int) -> jax.Array:
+    """The inputs with the largest gains of each network, in ascending order, [E, limit]."""
+    (gain,) = (leaf for path, leaf in jax.tree_util.tree_leaves_with_path(params) if _name(path).endswith("gain"))
+    return jnp.sort(jax.lax.top_k(jnp.abs(gain[..., 0].T), limit)[1])
 
 
-def drop_inputs(params: Any, limit: int, *alike: Any) -> tuple[Any, ...]:
-    """Parameters of networks that see all inputs, and trees alike, with zeros for all but each member's `limit` largest gains.
+def narrow(tree: Any, seen: jax.Array) -> Any:
+    """Parameters of networks that see all inputs, or what an optimiser remembers of them, for ones that see some, [E, n]."""
+    members = np.arange(len(seen))[:, None]
+    return _map_first_layers(lambda leaf: leaf.at[seen, members].get(**EACH_ONCE), tree)
 
-    What has no gain makes no difference, so a network that sees all computes the same as one that is limited.
-    """
 
-    def is_gain(path) -> bool:
-        return jax.tree_util.keystr(path, simple=True, separator="/").endswith("gain")
+def widen(tree: Any, seen: jax.Array, inputs: int) -> Any:
+    """What `narrow` got, with zeros for what it left out, which makes no difference to what the networks compute."""
+    members = np.arange(len(seen))[:, None]
 
-    (gain,) = (leaf for path, leaf in jax.tree_util.tree_leaves_with_path(params) if is_gain(path))
-    sizes = magnitudes(gain)
-    if limit >= sizes.shape[1]:
-        return params, *alike
-    least = jax.lax.top_k(sizes, limit)[0][:, -1:]
-    kept = (sizes >= least).T[..., None]
-    return jax.tree_util.tree_map_with_path(lambda path, leaf: leaf * kept if is_gain(path) else leaf, (params, *alike))
+    def fill(leaf: jax.Array) -> jax.Array:
+        return jnp.zeros((inputs, len(seen), leaf.shape[-1])).at[seen, members].set(leaf, **EACH_ONCE)
+
+    return _map_first_layers(fill, tree)
+
+
+def _map_first_layers(function: Callable[[jax.Array], jax.Array], tree: Any) -> Any:
+    """Applies a function to kernels and gains of the layers that see a network's inputs."""
+    ours = (f"{FIRST_LAYER}/kernel", f"{FIRST_LAYER}/gain")
+    return jax.tree_util.tree_map_with_path(lambda path, leaf: function(leaf) if _name(path).endswith(ours) else leaf, tree)
+
+
+def _name(path: Any) -> str:
+    return jax.tree_util.keystr(path, simple=True, separator="/")
 
 
 def pick(x: jax.Array, mask: np.ndarray) -> jax.Array:

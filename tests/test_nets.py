@@ -1,13 +1,11 @@
 """Networks: products in half precision, inputs that are dropped, and an actor whose deviations are free."""
 
-import functools
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 import dusdi.nets
-from dusdi.nets import Actor, EnsembleMLP, drop_inputs, half_matmul
+from dusdi.nets import Actor, EnsembleMLP, half_matmul, largest_gains, narrow, widen
 
 A = jnp.array([[1.0, 2.0], [-0.5, 4.0], [3.0, 0.0]])
 B = jnp.array([[2.0, -1.0], [0.25, 8.0]])
@@ -42,7 +40,7 @@ def test_half_precision_is_used_only_where_the_processor_knows_it(monkeypatch):
 
 
 def test_free_deviations_depend_on_no_input():
-    actor = Actor(members=2, hidden=(8,), actions=3, gate=True, input_gain=0.1, input_limit=0, half=True, free_std=True)
+    actor = Actor(members=2, hidden=(8,), actions=3, gate=True, input_gain=0.1, half=True, free_std=True)
     skill = jax.nn.one_hot(jnp.array([0, 3]), 4)
     params = actor.init(jax.random.PRNGKey(0), A[:2], skill=skill, skill_mask=None)
     params["params"]["log_std"] = jnp.array([0.1, 0.2, 0.3])
@@ -53,35 +51,39 @@ def test_free_deviations_depend_on_no_input():
 
 def test_only_the_largest_gains_of_each_network_are_kept_with_what_adam_remembers_of_them():
     gain = jnp.array([[0.3, -0.2], [-0.5, 0.1], [0.1, 0.4]])[..., None]  # three inputs, two networks
-    params = {"state": {"gain": gain, "kernel": jnp.ones((3, 2, 4))}}
-    moments = jax.tree.map(jnp.ones_like, params)
-    dropped, remembered = drop_inputs(params, 2, moments)
-    np.testing.assert_allclose(dropped["state"]["gain"][..., 0], [[0.3, -0.2], [-0.5, 0.0], [0.0, 0.4]])
-    np.testing.assert_allclose(remembered["state"]["gain"][..., 0], [[1, 1], [1, 0], [0, 1]])
-    np.testing.assert_array_equal(dropped["state"]["kernel"], params["state"]["kernel"])
-    again, _ = drop_inputs(dropped, 2, remembered)
-    np.testing.assert_array_equal(again["state"]["gain"], dropped["state"]["gain"])
-    assert drop_inputs(params, 3)[0] is params
+    kernel = jnp.arange(12.0).reshape(3, 2, 2) + 1
+    params = {"state": {"gain": gain, "kernel": kernel}, "output": {"kernel": kernel}}
+    seen = largest_gains(params, 2)
+    np.testing.assert_array_equal(seen, [[0, 1], [0, 2]])
+    narrowed = narrow(params, seen)
+    np.testing.assert_allclose(narrowed["state"]["gain"][..., 0], [[0.3, -0.5], [-0.2, 0.4]])
+    np.testing.assert_allclose(narrowed["state"]["kernel"], [[[1, 2], [5, 6]], [[3, 4], [11, 12]]])
+    assert narrowed["output"]["kernel"] is kernel
+    wide = widen(narrowed, seen, 3)
+    np.testing.assert_allclose(wide["state"]["gain"][..., 0], [[0.3, -0.2], [-0.5, 0.0], [0.0, 0.4]])
+    np.testing.assert_allclose(wide["state"]["kernel"], [[[1, 2], [3, 4]], [[5, 6], [0, 0]], [[0, 0], [11, 12]]])
+    np.testing.assert_array_equal(largest_gains(wide, 2), seen)
 
 
-def test_networks_limited_to_the_kept_inputs_compute_the_same_with_the_same_gradients():
+def test_narrow_networks_compute_the_same_as_wide_ones_with_the_same_gradients():
     keys = jax.random.split(jax.random.PRNGKey(0), 4)
     x, action, skill = (jax.random.normal(key, (6, size)) for key, size in zip(keys, (7, 3, 4), strict=False))
-    networks = {limit: EnsembleMLP(5, (8, 8), 2, gate=True, input_gain=0.1, input_limit=limit) for limit in (0, 3)}
-    params = networks[0].init(keys[3], x, action, skill=skill)
+    network = EnsembleMLP(5, (8, 8), 2, gate=True, input_gain=0.1)
+    params = network.init(keys[3], x, action, skill=skill)
     params["params"]["state"]["gain"] = jax.random.normal(keys[3], (10, 5, 1))
-    (params,) = drop_inputs(params, 3)
+    seen = largest_gains(params, 3)
+    narrowed = narrow(params, seen)
 
-    @functools.partial(jax.jit, static_argnums=0)
-    def value_and_gradients(limit):
+    @jax.jit
+    def value_and_gradients(params, seen):
         def total(params, action):
-            out = networks[limit].apply(params, x, action, skill=skill)
+            out = network.apply(params, x, action, skill=skill, seen=seen)
             return jnp.sum(out**2), out
 
-        (_, out), (by_params, by_action) = jax.value_and_grad(total, (0, 1), has_aux=True)(params, action)
-        # What a dropped input's gain would change is the one thing that only the whole network knows.
-        gain = by_params["params"]["state"].pop("gain")
-        return out, by_params, by_action, gain * (params["params"]["state"]["gain"] != 0)
+        return jax.value_and_grad(total, (0, 1), has_aux=True)(params, action)
 
-    for limited, whole in zip(*(jax.tree.leaves(value_and_gradients(limit)) for limit in (3, 0)), strict=True):
-        np.testing.assert_allclose(limited, whole, rtol=1e-4, atol=1e-6)
+    (_, out), (by_params, by_action) = value_and_gradients(narrowed, seen)
+    (_, whole_out), (by_whole_params, by_whole_action) = value_and_gradients(widen(narrowed, seen, 10), None)
+    expected = whole_out, narrow(by_whole_params, seen), by_whole_action
+    for ours, theirs in zip(*map(jax.tree.leaves, ((out, by_params, by_action), expected)), strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-6)

@@ -257,12 +257,22 @@ def test_inputs_are_dropped_once_they_had_their_chance():
 
 @pytest.mark.parametrize(
     ("fields", "actor", "critic"),
-    [({}, 3, 3), ({"method": "diayn"}, 0, 0), ({"decompose_q": False}, 3, 0), ({"actor_parts": "whole"}, 0, 3)],
+    [
+        ({}, (3, 3), (3, 3)),
+        ({"method": "diayn"}, None, None),
+        ({"decompose_q": False}, (3, 3), None),
+        ({"actor_parts": "whole"}, None, (3, 3)),
+        ({"input_limit": 7}, None, (3, 7)),  # the actor sees no more than that
+    ],
 )
 def test_only_networks_about_one_component_drop_inputs(fields, actor, critic):
     config = dusdi.config.configure("debug", {}, {"input_limit": 3, **fields})
-    agent = Learner(dusdi.make("gunner-2d").spec, config, limited=True).agent
-    assert (agent._actor.input_limit, agent._critic.input_limit) == (actor, critic)
+    agent = Learner(dusdi.make("gunner-2d").spec, config).agent
+    state = agent.init(jax.random.PRNGKey(0))
+    narrowed = agent.narrow(state)
+    assert tuple(seen if seen is None else seen.shape for seen in narrowed.seen) == (actor, critic)
+    again = agent.widen(narrowed)
+    assert jax.tree.map(jnp.shape, again) == jax.tree.map(jnp.shape, state)
 
 
 def test_act_refuses_what_does_not_fit():

@@ -7,8 +7,8 @@ their sum. With a single channel this is ordinary SAC.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -17,9 +17,16 @@ import optax
 from flax import struct
 
 from dusdi.config import Config
-from dusdi.nets import Actor, EnsembleMLP, drop_inputs, squashed_gaussian
+from dusdi.nets import Actor, EnsembleMLP, largest_gains, narrow, squashed_gaussian, widen
 from dusdi.skills import SkillSpace
 from dusdi.types import Array, Metrics, Transition
+
+
+class Seen(NamedTuple):
+    """The inputs that each network of actor and critics still sees, [E, n] each; None: all of them."""
+
+    actor: jax.Array | None = None
+    critic: jax.Array | None = None
 
 
 class SACState(struct.PyTreeNode):
@@ -32,6 +39,7 @@ class SACState(struct.PyTreeNode):
     actor_optimiser: optax.OptState
     critic_optimiser: optax.OptState
     alpha_optimiser: optax.OptState
+    seen: Seen = Seen()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,8 +48,6 @@ class SAC:
 
     Attributes:
       channel_components: for each reward channel, the skill component it is about (None: all of them).
-      input_limit: how many inputs those networks see that are about one of several components; 0: all. The others are dropped
-        for good by the first update.
     """
 
     observation_size: int
@@ -49,7 +55,6 @@ class SAC:
     skill_space: SkillSpace
     channel_components: tuple[int | None, ...]
     config: Config
-    input_limit: int = 0
 
     # --- networks ---
 
@@ -62,7 +67,6 @@ class SAC:
             actions=self.action_size,
             gate=config.skill_input == "gate",
             input_gain=config.input_gain,
-            input_limit=self._limit(self._actor_components),
             half=config.half_precision,
             free_std=config.free_std,
         )
@@ -76,13 +80,8 @@ class SAC:
             outputs=1,
             gate=config.skill_input == "gate",
             input_gain=config.input_gain,
-            input_limit=self._limit(self._critic_components),
             half=config.half_precision,
         )
-
-    def _limit(self, components: Sequence[int | None]) -> int:
-        """How many inputs networks see that are about these components; all, if one is about everything."""
-        return self.input_limit if len(components) > 1 and None not in components else 0
 
     @property
     def _twins(self) -> int:
@@ -122,29 +121,29 @@ class SAC:
         owner = np.repeat(np.arange(space.components), space.component_size)
         return np.stack([owner == c if c is not None else owner >= 0 for c in components])
 
-    def distribution(self, actor: Any, observation: Array, skill: Array) -> tuple[jax.Array, jax.Array]:
+    def distribution(self, actor: Any, observation: Array, skill: Array, seen: Any = None) -> tuple[jax.Array, jax.Array]:
         """Mean and log standard deviation before squashing, each [B, A]."""
         z = self.skill_space.encode(skill)
-        out: Any = self._actor.apply(actor, observation, skill=z, skill_mask=self._actor_skill_mask)
+        out: Any = self._actor.apply(actor, observation, skill=z, skill_mask=self._actor_skill_mask, seen=seen)
         mean, log_std = out
         low, high = self.config.log_std_min, self.config.log_std_max
         return mean, low + 0.5 * (high - low) * (jnp.tanh(log_std) + 1)
 
-    def q_values(self, critic: Any, observation: Array, action: Array, skill: Array) -> jax.Array:
+    def q_values(self, critic: Any, observation: Array, action: Array, skill: Array, seen: Any = None) -> jax.Array:
         """The smaller twin of each Q function, [channels, B]; see `_all_q` for both."""
-        return self._all_q(critic, observation, action, skill).min(0)
+        return self._all_q(critic, observation, action, skill, seen).min(0)
 
-    def _all_q(self, critic: Any, observation, action, skill) -> jax.Array:
+    def _all_q(self, critic: Any, observation, action, skill, seen) -> jax.Array:
         """Q functions [twins, channels, B]."""
         z = self.skill_space.encode(skill)
-        q: Any = self._critic.apply(critic, observation, action, skill=z, skill_mask=self._critic_skill_mask)
+        q: Any = self._critic.apply(critic, observation, action, skill=z, skill_mask=self._critic_skill_mask, seen=seen)
         return q[..., 0].reshape(self._twins, len(self._critic_components), -1)
 
     # --- acting ---
 
-    def sample_action(self, actor: Any, key: jax.Array, observation: Array, skill: Array) -> jax.Array:
+    def sample_action(self, state: SACState, key: jax.Array, observation: Array, skill: Array) -> jax.Array:
         """An action of the stochastic policy, [B, A]."""
-        return squashed_gaussian(key, *self.distribution(actor, observation, skill))[0]
+        return squashed_gaussian(key, *self.distribution(state.actor, observation, skill, state.seen.actor))[0]
 
     def mean_action(self, actor: Any, observation: Array, skill: Array) -> jax.Array:
         """The policy's deterministic action, [B, A]."""
@@ -173,27 +172,55 @@ class SAC:
     def update(self, state: SACState, key: jax.Array, batch: Transition, reward: jax.Array) -> tuple[SACState, Metrics]:
         """One step of critics, actor and (if learned) temperature on a batch with rewards [B, C]."""
         target_key, actor_key = jax.random.split(key)
-        state = self._drop_inputs(state)
         targets = self._targets(state, target_key, batch, reward)
         state, critic_metrics = self._update_critic(state, batch, targets)
         state, actor_metrics = self._update_actor(state, actor_key, batch)
         return state, critic_metrics | actor_metrics
 
-    def _drop_inputs(self, state: SACState) -> SACState:
-        """The state without the gains of inputs beyond the limit."""
-        if limit := self._actor.input_limit:
-            actor, optimiser = drop_inputs(state.actor, limit, state.actor_optimiser)
+    def narrow(self, state: SACState) -> SACState:
+        """The state with smaller networks: those about one of several components see only the inputs with the largest gains.
+
+        The others are gone for good. Learning and acting cost less until `widen` gives the networks their shape back.
+        """
+        limit = self.config.input_limit
+        actor = largest_gains(state.actor, limit) if self._can_narrow(self._actor_components, self._actor_inputs) else None
+        critic = largest_gains(state.critic, limit) if self._can_narrow(self._critic_components, self._critic_inputs) else None
+        seen = Seen(actor, critic)
+        return self._reshape(state, seen, lambda tree, seen, _: narrow(tree, seen)).replace(seen=seen)
+
+    def widen(self, state: SACState) -> SACState:
+        """The state with networks that see all inputs, and compute the same."""
+        return self._reshape(state, state.seen, widen).replace(seen=Seen())
+
+    def _can_narrow(self, components: Sequence[int | None], inputs: int) -> bool:
+        """Whether networks are about one of several components each, and see more inputs than they may keep."""
+        return len(components) > 1 and None not in components and 0 < self.config.input_limit < inputs
+
+    @property
+    def _actor_inputs(self) -> int:
+        return self.observation_size
+
+    @property
+    def _critic_inputs(self) -> int:
+        return self.observation_size + self.action_size
+
+    def _reshape(self, state: SACState, seen: Seen, function: Callable[[Any, jax.Array, int], Any]) -> SACState:
+        """Applies a function of a tree, what its networks see, and all they could see, to the networks that `seen` is about."""
+        if seen.actor is not None:
+            actor, optimiser = function((state.actor, state.actor_optimiser), seen.actor, self._actor_inputs)
             state = state.replace(actor=actor, actor_optimiser=optimiser)
-        if limit := self._critic.input_limit:
-            critic, target, optimiser = drop_inputs(state.critic, limit, state.target_critic, state.critic_optimiser)
+        if seen.critic is not None:
+            critics = (state.critic, state.target_critic, state.critic_optimiser)
+            critic, target, optimiser = function(critics, seen.critic, self._critic_inputs)
             state = state.replace(critic=critic, target_critic=target, critic_optimiser=optimiser)
         return state
 
     def _targets(self, state: SACState, key: jax.Array, batch: Transition, reward: jax.Array) -> jax.Array:
         """y = r + gamma (min Q'(s', a') + entropy bonus), for each channel, [channels, B]."""
         config = self.config
-        action, log_prob = squashed_gaussian(key, *self.distribution(state.actor, batch.next_observation, batch.skill))
-        q = self.q_values(state.target_critic, batch.next_observation, action, batch.skill)
+        policy = self.distribution(state.actor, batch.next_observation, batch.skill, state.seen.actor)
+        action, log_prob = squashed_gaussian(key, *policy)
+        q = self.q_values(state.target_critic, batch.next_observation, action, batch.skill, state.seen.critic)
         bonus = -jnp.exp(state.log_alpha) * log_prob
         rewards = reward.T if config.decompose_q else reward.sum(-1)[None]
         if self._entropy_channel:
@@ -205,7 +232,7 @@ class SAC:
 
     def _update_critic(self, state: SACState, batch: Transition, targets: jax.Array) -> tuple[SACState, Metrics]:
         def loss_fn(critic):
-            q = self._all_q(critic, batch.observation, batch.action, batch.skill)
+            q = self._all_q(critic, batch.observation, batch.action, batch.skill, state.seen.critic)
             # summed over critics, so that each learns as if it were alone
             return jnp.mean((q - targets) ** 2, axis=-1).sum(), q
 
@@ -220,9 +247,10 @@ class SAC:
         alpha = jnp.exp(state.log_alpha)
 
         def loss_fn(actor):
-            action, log_prob = squashed_gaussian(key, *self.distribution(actor, batch.observation, batch.skill))
+            policy = self.distribution(actor, batch.observation, batch.skill, state.seen.actor)
+            action, log_prob = squashed_gaussian(key, *policy)
             # Q = sum_i Q^i (Eq. 5)
-            q = self.q_values(state.critic, batch.observation, action, batch.skill).sum(0)
+            q = self.q_values(state.critic, batch.observation, action, batch.skill, state.seen.critic).sum(0)
             return jnp.mean(alpha * log_prob - q), -log_prob.mean()
 
         (loss, entropy), grads = jax.value_and_grad(loss_fn, has_aux=True)(state.actor)
