@@ -131,7 +131,12 @@ def _make_parser() -> tuple[_Parser, dict[str, _Parser]]:
     reproduce.add_argument("--preset", default="fast", help=f"settings of the runs: {', '.join(PRESETS)} (default: fast)")
     reproduce.add_argument("--steps", type=int, help="environment steps per run of skill discovery (default: the preset's)")
     reproduce.add_argument("--task-steps", type=int, help="environment steps per downstream run (default: the preset's)")
-    reproduce.add_argument("--tasks", nargs="+", default=[], metavar="TASK", help="tasks of fig4 (default: all)")
+    reproduce.add_argument(
+        "--worlds", nargs="+", default=[], metavar="WORLD", help="make only these anew, the files keep the others (default: all)"
+    )
+    reproduce.add_argument(
+        "--tasks", nargs="+", default=[], metavar="TASK", help="of fig4, make only these anew (default: all of the worlds)"
+    )
     reproduce.add_argument("--evaluation-steps", type=int, default=100_000, help="steps to measure DCI on (default: 100,000)")
     reproduce.add_argument("--jobs", type=int, default=1, help="runs at a time, each on its share of the cores (default: 1)")
     reproduce.add_argument("--quiet", action="store_true", help="show no progress")
@@ -375,6 +380,7 @@ def _reproduce(arguments: argparse.Namespace) -> None:
         preset=arguments.preset,
         fields={} if arguments.steps is None else {"steps": arguments.steps},
         evaluation_steps=arguments.evaluation_steps,
+        worlds=arguments.worlds,
         tasks=arguments.tasks,
         task_fields={} if arguments.task_steps is None else {"steps": arguments.task_steps},
         jobs=arguments.jobs,

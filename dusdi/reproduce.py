@@ -3,6 +3,7 @@
 Every training run has a folder of its own under `runs`, and experiments share those they have in common. A run that is there
 is not trained again and one that was cut off goes on, so the command can be stopped and started at any time. Runs are trained
 and measured one after the other on all cores, or side by side, each on its share of them, which takes less time in all.
+A few worlds or tasks can be made anew without the others: what the files have of those stays, if it was made the same way.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ import json
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -49,7 +51,8 @@ class Settings:
       seeds: how many seeds, from 0.
       preset: settings of every run; `fields` change some of them.
       evaluation_steps: steps that DCI is measured on.
-      tasks: the tasks of Figure 4; default: all.
+      worlds: those to make anew; default: all.
+      tasks: of Figure 4, those to make anew; default: all of the worlds.
       task_fields: changes to the settings of downstream runs.
       jobs: how many runs to train or measure at a time.
       progress: whether to show how far things are.
@@ -61,10 +64,21 @@ class Settings:
     preset: str = "fast"
     fields: Mapping[str, Any] = field(default_factory=dict)
     evaluation_steps: int = 100_000
+    worlds: Sequence[str] = ()
     tasks: Sequence[str] = ()
     task_fields: Mapping[str, Any] = field(default_factory=dict)
     jobs: int = 1
     progress: bool = True
+
+    @property
+    def kind(self) -> dict[str, Any]:
+        """What makes results comparable: they may stand in one table or figure if this is the same."""
+        names = ("seeds", "preset", "fields", "task_fields", "evaluation_steps")
+        return json.loads(json.dumps({name: getattr(self, name) for name in names}))
+
+    def wanted(self, worlds: Iterable[str]) -> list[str]:
+        """Those of an experiment's worlds that are to be made anew."""
+        return [world for world in worlds if not self.worlds or world in self.worlds]
 
 
 @dataclass(frozen=True)
@@ -119,6 +133,10 @@ class TaskJob:
     skills: Job | None = None
 
     @property
+    def place(self) -> str:
+        return self.task
+
+    @property
     def method(self) -> str:
         return str(self.skills.fields["method"]) if self.skills else self.agent
 
@@ -161,12 +179,17 @@ def reproduce(name: str, settings: Settings) -> list[Path]:
         raise UsageError(f"evaluation_steps must be at least {LEAST_STEPS:,} to mean something, not {settings.evaluation_steps}")
     if settings.jobs < 1:
         raise UsageError(f"jobs must be at least 1, not {settings.jobs}")
+    for kind, asked, known in (("world", settings.worlds, WORLDS), ("task", settings.tasks, TASKS)):
+        for choice in asked:
+            if choice not in known:
+                raise unknown_name(kind, choice, known)
+    _check_kept(name, settings)
     return EXPERIMENTS[name](settings)
 
 
 def table1(settings: Settings) -> list[Path]:
     """Table 1: DCI of DUSDi and DIAYN-MC, beside the paper's figures and a hand-written oracle's"""
-    methods = {world: tuple(WORLDS[world].paper_dci) for world in paper_worlds()}
+    methods = {world: tuple(WORLDS[world].paper_dci) for world in settings.wanted(paper_worlds())}
     jobs = [
         Job(world, seed, {"method": method}) for world in methods for method in methods[world] for seed in range(settings.seeds)
     ]
@@ -177,8 +200,8 @@ def more_factors(settings: Settings) -> list[Path]:
     """Beyond the paper: DCI of DUSDi in worlds with more factors than its own"""
     jobs = [
         Job(world, seed, {"method": "dusdi"}, options)
-        for world, world_class in WORLDS.items()
-        for options in world_class.larger
+        for world in settings.wanted(WORLDS)
+        for options in WORLDS[world].larger
         for seed in range(settings.seeds)
     ]
     return _dci_table("more-factors", "More factors than in the paper", jobs, settings)
@@ -186,6 +209,7 @@ def more_factors(settings: Settings) -> list[Path]:
 
 def _dci_table(name: str, title: str, jobs: Sequence[Job], settings: Settings) -> list[Path]:
     """Trains and measures the runs, and writes their scores and the heat maps of seed 0."""
+    _check_any(name, jobs)
     _train(jobs, settings)
     results: dict[tuple[str, str], list[dict[str, Any]]] = {}
     pictures = []
@@ -202,10 +226,12 @@ def _dci_table(name: str, title: str, jobs: Sequence[Job], settings: Settings) -
         for (place, method), found in results.items()
         for direction in DIRECTIONS
     ]
+    runs = _origins(name, jobs, settings)
+    rows = _with_kept(settings.out / f"{name}.csv", rows, "world", runs)
     files = [
         _write_csv(settings.out / f"{name}.csv", rows),
-        _write(settings.out / f"{name}.md", _dci_markdown(name, title, rows, jobs, settings)),
-        _origins(settings.out / f"{name}.json", jobs, settings),
+        _write(settings.out / f"{name}.md", _dci_markdown(name, title, rows, runs, settings)),
+        _write_origins(name, runs, settings),
     ]
     score_bars(rows, settings.out / f"{name}.png", title="Disentanglement, completeness, informativeness")
     return [*files, settings.out / f"{name}.png", *pictures]
@@ -215,10 +241,11 @@ def fig3(settings: Settings) -> list[Path]:
     """Figure 3: accuracy of the discriminators over environment steps, with and without Q decomposition"""
     jobs = {
         (world, label, seed): Job(world, seed, {"method": "dusdi", **fields})
-        for world in paper_worlds()
+        for world in settings.wanted(paper_worlds())
         for label, fields in FIG3.items()
         for seed in range(settings.seeds)
     }
+    _check_any("fig3", jobs)
     _train(jobs.values(), settings)
     rows = []
     for (world, label, seed), job in jobs.items():
@@ -226,10 +253,12 @@ def fig3(settings: Settings) -> list[Path]:
             for row in csv.DictReader(file):
                 point = {"step": int(row["step"]), "seconds": float(row["seconds"]), "accuracy": float(row["accuracy"])}
                 rows.append({"world": world, "critic": label, "seed": seed, **point})
+    runs = _origins("fig3", list(jobs.values()), settings)
+    rows = _with_kept(settings.out / "fig3.csv", rows, "world", runs)
     files = [
         _write_csv(settings.out / "fig3.csv", rows),
-        _write(settings.out / "fig3.md", _fig3_markdown(rows, list(jobs.values()), settings)),
-        _origins(settings.out / "fig3.json", list(jobs.values()), settings),
+        _write(settings.out / "fig3.md", _fig3_markdown(rows, runs, settings)),
+        _write_origins("fig3", runs, settings),
     ]
     curves(rows, settings.out / "fig3.png", title="Accuracy of the skill discriminators", chance=_chance(jobs.values(), settings))
     return [*files, settings.out / "fig3.png"]
@@ -238,9 +267,7 @@ def fig3(settings: Settings) -> list[Path]:
 def fig4(settings: Settings) -> list[Path]:
     """Figure 4: return over environment steps in every task, of skills chosen by PPO and of flat soft actor-critic"""
     jobs = []
-    for task in settings.tasks or TASKS:
-        if task not in TASKS:
-            raise unknown_name("task", task, TASKS)
+    for task in settings.tasks or [task for task in TASKS if settings.wanted([task.split("/")[0]])]:
         for seed in range(settings.seeds):
             jobs += [TaskJob(task, "ppo", seed, Job(task.split("/")[0], seed, {"method": method})) for method in FIG4]
             jobs.append(TaskJob(task, "sac", seed))
@@ -252,6 +279,7 @@ def fig6(settings: Settings) -> list[Path]:
     jobs = [
         TaskJob(task, agent, seed, Job(task.split("/")[0], seed, {"method": "dusdi"}))
         for task in CAUSAL_TASKS
+        if settings.wanted([task.split("/")[0]])
         for agent in ("ppo", "cpg")
         for seed in range(settings.seeds)
     ]
@@ -352,6 +380,7 @@ def _check_same_config(job: Job | TaskJob, settings: Settings) -> None:
 
 def _task_figure(name: str, title: str, jobs: Sequence[TaskJob], settings: Settings) -> list[Path]:
     """Trains and measures downstream runs, and writes their learning curves and a table of where they end."""
+    _check_any(name, jobs)
     _train(jobs, settings)
     points, finals = [], []
     for job, found in zip(jobs, _measure(jobs, settings), strict=True):
@@ -360,21 +389,25 @@ def _task_figure(name: str, title: str, jobs: Sequence[TaskJob], settings: Setti
         with (folder / "progress.csv").open(newline="") as file:
             for row in csv.DictReader(file):
                 if float(row["episodes"]):
-                    points.append({**head, "step": int(row["step"]), "seconds": row["seconds"], "return": float(row["return"])})
+                    point = {"step": int(row["step"]), "seconds": float(row["seconds"]), "return": float(row["return"])}
+                    points.append({**head, **point})
         ends = {key: found.get(key, "") for key in ("return", "random_skills", "hand_written")}
         finals.append({**head, **ends, "seconds": round(found["run"]["seconds"], 1)})
+    runs = _origins(name, jobs, settings)
+    points = _with_kept(settings.out / f"{name}.csv", points, "task", runs)
+    finals = _with_kept(settings.out / f"{name}-final.csv", finals, "task", runs)
     files = [
         _write_csv(settings.out / f"{name}.csv", points),
         _write_csv(settings.out / f"{name}-final.csv", finals),
-        _write(settings.out / f"{name}.md", _task_markdown(name, title, points, finals, jobs, settings)),
-        _origins(settings.out / f"{name}.json", jobs, settings),
+        _write(settings.out / f"{name}.md", _task_markdown(name, title, points, finals, runs, settings)),
+        _write_origins(name, runs, settings),
     ]
     task_curves(points, finals, settings.out / f"{name}.png", title=title)
     return [*files, settings.out / f"{name}.png"]
 
 
 def _task_markdown(
-    name: str, title: str, points: Sequence[dict], finals: Sequence[dict], jobs: Sequence[TaskJob], settings: Settings
+    name: str, title: str, points: Sequence[dict], finals: Sequence[dict], runs: Mapping[str, dict], settings: Settings
 ) -> str:
     """Per task: where each method ends, as a share of the way from random skills to the hand-written solution too."""
     lines = [
@@ -412,7 +445,7 @@ def _task_markdown(
             sooner = f"{np.mean([value for _, value in curve]):,.1f}" if curve else ""  # no episode may have ended
             lines.append(f"| {method} | {np.mean(values):,.1f}{spread} | {share} | {sooner} | {seconds:.0f} | {reached} |")
         lines.append("")
-    return "\n".join([*lines, *_made_by(name, jobs, settings)])
+    return "\n".join([*lines, *_made_by(name, runs, settings)])
 
 
 def _mean_curve(points: Sequence[dict], task: str, method: str) -> list[tuple[int, float]]:
@@ -457,7 +490,7 @@ def _dci_row(
     return row
 
 
-def _dci_markdown(name: str, title: str, rows: Sequence[dict], jobs: Sequence[Job], settings: Settings) -> str:
+def _dci_markdown(name: str, title: str, rows: Sequence[dict], runs: Mapping[str, dict], settings: Settings) -> str:
     lines = [
         f"# {title}",
         "",
@@ -491,7 +524,7 @@ def _dci_markdown(name: str, title: str, rows: Sequence[dict], jobs: Sequence[Jo
             lines.append(f"| paper, {row['method']} | {' | '.join(paper)} | |")
         note = WORLDS[world.split()[0]].paper_note
         lines += ["", note, ""] if note else [""]
-    return "\n".join([*lines, *_made_by(name, jobs, settings)])
+    return "\n".join([*lines, *_made_by(name, runs, settings)])
 
 
 def _mean_and_std(row: dict, name: str) -> str:
@@ -499,7 +532,7 @@ def _mean_and_std(row: dict, name: str) -> str:
     return f"{row[name]:.3f}" + (f" ± {spread:.3f}" if spread != "" else "")
 
 
-def _fig3_markdown(rows: Sequence[dict], jobs: Sequence[Job], settings: Settings) -> str:
+def _fig3_markdown(rows: Sequence[dict], runs: Mapping[str, dict], settings: Settings) -> str:
     lines = [
         "# Figure 3: does Q decomposition help?",
         "",
@@ -519,29 +552,80 @@ def _fig3_markdown(rows: Sequence[dict], jobs: Sequence[Job], settings: Settings
         spread = f" ± {np.std(finals, ddof=1):.3f}" if len(finals) > 1 else ""
         steps = f"{np.mean(reached):,.0f} ({len(reached)} of {settings.seeds})" if reached else "never"
         lines.append(f"| {world} | {critic} | {np.mean(finals):.3f}{spread} | {steps} | {np.mean(seconds):.0f} |")
-    return "\n".join([*lines, "", *_made_by("fig3", jobs, settings)])
+    return "\n".join([*lines, "", *_made_by("fig3", runs, settings)])
 
 
-def _made_by(name: str, jobs: Sequence[Job | TaskJob], settings: Settings) -> list[str]:
+def _made_by(name: str, runs: Mapping[str, dict], settings: Settings) -> list[str]:
     changes = {**settings.fields, **{f"task {name}": value for name, value in settings.task_fields.items()}}
     changed = "".join(f", {name} {value}" for name, value in changes.items())
-    commits = sorted({origin(job.folder(settings))["made_with"]["commit"] or "unknown" for job in jobs})
-    cores = sorted({origin(job.folder(settings)).get("cores", 0) for job in jobs})
+    commits = sorted({run["made_with"]["commit"] or "unknown" for run in runs.values()})
+    cores = sorted({run.get("cores", 0) for run in runs.values()})
     on = f" on {' or '.join(map(str, cores))} {'core' if cores == [1] else 'cores'} each" if all(cores) else ""
-    tasks = f" --tasks {' '.join(settings.tasks)}" if settings.tasks else ""
     return [
-        f"Made by `dusdi reproduce {name}{tasks}`, preset `{settings.preset}`{changed}.",
+        f"Made by `dusdi reproduce {name}`, preset `{settings.preset}`{changed}.",
         f"Trained at commit {', '.join(commits)}{on}.",
         f"Configs, versions and wall times of all runs are in `{name}.json`.",
         "",
     ]
 
 
-def _origins(path: Path, jobs: Sequence[Job | TaskJob], settings: Settings) -> Path:
-    """Where everything comes from: config, seed, versions, commit and wall time of every run."""
-    runs = {job.folder(settings).name: origin(job.folder(settings)) for job in jobs}
-    report = {"made_with": provenance(), "evaluation_steps": settings.evaluation_steps, "runs": runs}
-    return _write(path, json.dumps(report, indent=1) + "\n")
+# --- what is there already ---
+
+
+def _check_any(name: str, jobs: Collection[Any]) -> None:
+    if not jobs:
+        raise UsageError(f"{name} has nothing to do with these worlds; `dusdi envs` lists them")
+
+
+def _before(name: str, settings: Settings) -> dict[str, Any]:
+    """What there is of an experiment of which only a part is made anew."""
+    path = settings.out / f"{name}.json"
+    return json.loads(path.read_text()) if path.exists() and (settings.worlds or settings.tasks) else {}
+
+
+def _check_kept(name: str, settings: Settings) -> None:
+    """Refuses to put what is made anew beside results that were made in another way."""
+    before = _before(name, settings)
+    theirs = before.get("settings", {})
+    for field_name, value in settings.kind.items() if before else ():
+        if theirs.get(field_name) != value:
+            raise UsageError(
+                f"{settings.out / name}.json holds results with {field_name} = {theirs.get(field_name)}, but {value} is wanted "
+                "now; choose another folder (--out), or make all worlds and tasks anew"
+            )
+
+
+def _origins(name: str, jobs: Sequence[Job | TaskJob], settings: Settings) -> dict[str, dict]:
+    """Where everything comes from: config, seed, versions, commit and wall time of every run, by its name; kept ones first."""
+    ours = {job.folder(settings).name: {"place": job.place, **origin(job.folder(settings))} for job in jobs}
+    made, before = {job.place for job in jobs}, _before(name, settings).get("runs", {})
+    return {run_name: run for run_name, run in before.items() if run["place"] not in made} | ours
+
+
+def _write_origins(name: str, runs: Mapping[str, dict], settings: Settings) -> Path:
+    report = {"made_with": provenance(), "settings": settings.kind, "runs": runs}
+    return _write(settings.out / f"{name}.json", json.dumps(report, indent=1) + "\n")
+
+
+def _with_kept(path: Path, rows: Sequence[dict], key: str, runs: Mapping[str, dict]) -> list[dict]:
+    """New rows of a table and those in its file whose runs are kept, in the order in which worlds and tasks are listed."""
+    kept = {run["place"] for run in runs.values()} - {row[key] for row in rows}
+    there = [row for row in _read_csv(path) if row[key] in kept] if kept else []
+    order = [*WORLDS, *TASKS]
+    return sorted([*there, *rows], key=lambda row: order.index(row[key].split()[0]))
+
+
+def _read_csv(path: Path) -> list[dict[str, Any]]:
+    """What `_write_csv` wrote, with its numbers."""
+    with path.open(newline="") as file:
+        return [{name: _number(text) for name, text in row.items()} for row in csv.DictReader(file)]
+
+
+def _number(text: str) -> Any:
+    for kind in (int, float):
+        with suppress(ValueError):
+            return kind(text)
+    return text
 
 
 def _write_csv(path: Path, rows: Sequence[dict[str, Any]]) -> Path:

@@ -10,7 +10,7 @@ from dusdi.cli import main
 from dusdi.envs import WORLDS
 from dusdi.errors import UsageError
 from dusdi.report import task_curves
-from dusdi.reproduce import EXPERIMENTS, Job, Settings, paper_worlds, reproduce
+from dusdi.reproduce import EXPERIMENTS, Job, Settings, _write_csv, paper_worlds, reproduce
 
 
 @pytest.fixture(scope="module")
@@ -78,6 +78,30 @@ def test_fig4_has_the_curves_of_skills_beside_floor_and_ceiling_and_shares_their
     with pytest.raises(UsageError, match="random ones"):
         reproduce("fig4", dataclasses.replace(few, task_fields={"steps": 300}, runs=few.runs / "other"))
     assert not (few.runs / "other").exists()  # refused before skills were trained
+
+
+def test_a_part_is_made_anew_beside_what_is_kept(settings, tmp_path, monkeypatch):
+    ours = dataclasses.replace(settings, out=tmp_path)
+    reproduce("table1", ours)
+    whole, first, last = rows_of(tmp_path / "table1.csv"), paper_worlds()[0], paper_worlds()[-1]
+    markdown = (tmp_path / "table1.md").read_text()
+    kept = json.loads((tmp_path / "table1.json").read_text())["runs"]
+    changed = [{**row, "disentanglement": "0.5"} for row in whole]  # as if other runs were behind it
+    _write_csv(tmp_path / "table1.csv", changed)
+    reproduce("table1", dataclasses.replace(ours, worlds=(first,)))
+    rows = rows_of(tmp_path / "table1.csv")
+    assert [row for row in rows if row["world"] == first] == [row for row in whole if row["world"] == first]
+    assert [row for row in rows if row["world"] != first] == [row for row in changed if row["world"] != first]
+    assert json.loads((tmp_path / "table1.json").read_text())["runs"] == kept
+    reproduce("table1", dataclasses.replace(ours, worlds=(*paper_worlds()[1:],)))
+    assert rows_of(tmp_path / "table1.csv") == whole and (tmp_path / "table1.md").read_text() == markdown
+    monkeypatch.setattr("dusdi.reproduce._train", lambda *args: pytest.fail("trained"))
+    with pytest.raises(UsageError, match="evaluation_steps = 4000, but 5000 is wanted"):
+        reproduce("table1", dataclasses.replace(ours, worlds=(last,), evaluation_steps=5_000))
+    with pytest.raises(UsageError, match="did you mean household"):
+        reproduce("table1", dataclasses.replace(ours, worlds=("houshold",)))
+    with pytest.raises(UsageError, match="nothing to do with these worlds"):
+        reproduce("fig3", dataclasses.replace(ours, worlds=("walker",)))
 
 
 def test_fig3_has_both_critics_and_shares_the_runs_of_table1(settings):
