@@ -75,11 +75,8 @@ class MultiParticle(JaxWorld):
             factors=list_factors(agents),
             episode_length=1000,
         )
-        if agents > 10:
-            # Most of the time would go into inputs that have nothing to do with a component (fewer agents: it does not pay),
-            # and each critic learns from all of a batch, however many there are.
-            large = dict(batch_size=128, input_limit=32, input_limit_from=1_536_000)
-            self.presets = {"fast": self.presets["fast"] | large}
+        if agents > 10:  # most of the time would go into inputs that have nothing to do with a component; fewer don't pay
+            self.presets = {"fast": {**self.presets["fast"], "input_limit": 32, "input_limit_from": 1_536_000}}
 
     def oracle(self, observation, skill):
         """Keeps each agent at one of five even distances from its station, on the way to the corner farthest from that."""
