@@ -511,7 +511,7 @@ class Racer:
             self._state = jax.block_until_ready(self._trainer.advance(state, 25, False))
             self.seconds += time.perf_counter() - began
             self.updates += 25
-            sums = [x for name, x in self._state.metrics.items() if name.startswith("accuracy/") and "/not " not in name]
+            sums = [x for name, x in self._state.metrics.items() if name.startswith("accuracy/")]
             self.accuracy = float(np.mean([float(x) for x in sums])) / 25
             if self.accuracy >= target:
                 self.reached = self.seconds

@@ -228,7 +228,7 @@ class SkillTrainer:
         """A log row, led by the mean accuracy (or error) of the discriminators on their own factors."""
         row = mean_metrics(sums, updates)
         for kind in ("accuracy", "squared_error"):
-            own = [x for name, x in row.items() if name.startswith(f"{kind}/") and not name.startswith(f"{kind}/not ")]
+            own = [x for name, x in row.items() if name.startswith(f"{kind}/")]
             if own:
                 return {kind: sum(own) / len(own), **row}
         return row

@@ -1,17 +1,34 @@
-"""What a person sees while training: a bar with rate and time left, and the latest metrics below it."""
+"""What a person sees while something takes time: a bar with rate and time left, and the latest metrics below it.
+
+On a terminal the display is live; in a log file or a notebook it is a line every few seconds. A display never stops the work
+it shows: if the terminal is gone, it falls silent.
+"""
 
 from __future__ import annotations
 
+import functools
 import sys
 import time
+from collections import deque
 from collections.abc import Mapping, Sequence
 
 import rich.progress
-from rich.console import Console, Group
+from rich.columns import Columns
+from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.table import Table
+from rich.text import Text
 
-GROUPS = ("accuracy", "squared_error", "reward", "return")  # metrics that each component or channel has
+#: Metrics that each component or channel has, and the headings of their columns.
+GROUPS = {
+    "accuracy": "accuracy",
+    "squared_error": "squared error",
+    "penalty_accuracy": "accuracy from other factors",
+    "penalty_squared_error": "squared error from other factors",
+    "reward": "reward",
+    "return": "return",
+}
+MAX_ROWS = 20  # components in the table, so that it fits on a screen
 
 
 class Silent:
@@ -23,79 +40,150 @@ class Silent:
     def __exit__(self, *exception):
         pass
 
-    def advance(self, step: int) -> None:
-        pass
+    def advance(self, done: int) -> None:
+        """So much is done in all."""
 
-    def log(self, step: int, rows: Sequence[Mapping[str, float]]) -> None:
-        pass
+    def log(self, done: int, rows: Sequence[Mapping[str, float]]) -> None:
+        """The latest metrics, a row per seed."""
+
+    def note(self, text: str) -> None:
+        """Says something in place of the rate, for instance that the work is about to stop."""
+
+
+def _harmless(method):
+    """A display's method that gives up showing anything once its output is gone (a closed terminal, a broken pipe)."""
+
+    @functools.wraps(method)
+    def guarded(self, *arguments):
+        if self._gone:
+            return
+        try:
+            method(self, *arguments)
+        except OSError:
+            self._gone = True
+
+    return guarded
 
 
 class Progress(Silent):
-    """A live display on a terminal; elsewhere a line every few seconds."""
+    """A live display on a terminal; elsewhere a line every few seconds.
+
+    Args:
+      title: what is being done.
+      total: how much there is to do.
+      done: how much of it was done before.
+      unit: what is counted.
+      note: what to show in place of a rate until there is one.
+    """
 
     LINE_SECONDS = 10.0
+    WINDOW_SECONDS = 10.0  # the rate is that of so long
 
-    def __init__(self, title: str, steps: int, done: int):
+    def __init__(self, title: str, total: int, done: int = 0, *, unit: str = "steps", note: str = "compiling"):
         self._console = Console(file=sys.stderr)
-        self._steps, self._title = steps, title
-        self._bar = rich.progress.Progress(
-            rich.progress.TextColumn("{task.description}"),
-            rich.progress.BarColumn(),
-            rich.progress.TextColumn("{task.completed:,}/{task.total:,} steps"),
-            rich.progress.TextColumn("{task.fields[rate]}"),
-            rich.progress.TimeRemainingColumn(),
-            console=self._console,
+        self._title, self._total, self._unit = title, total, unit
+        columns = (
+            rich.progress.BarColumn(bar_width=None),
+            rich.progress.TextColumn(f"{{task.completed:,}}/{{task.total:,}} {unit}", markup=False),
+            rich.progress.TextColumn("{task.fields[rate]}", markup=False),
+            rich.progress.TextColumn("{task.fields[left]}", markup=False),
         )
-        self._task = self._bar.add_task(self._title, total=steps, completed=done, rate="compiling")
-        self._live = Live(self._bar, console=self._console, refresh_per_second=4) if self._console.is_terminal else None
-        self._start, self._done, self._last_line = time.monotonic(), done, 0.0
+        self._bar = rich.progress.Progress(*columns, console=self._console, expand=True)
+        self._bar.add_task("", total=total, completed=min(done, total), rate=note, left="")
+        (self._task,) = self._bar.tasks
+        self._metrics: RenderableType = ""
+        self._live = Live(get_renderable=self._picture, console=self._console) if self._console.is_terminal else None
+        self._marks = deque([(time.monotonic(), done)])
+        self._last_line, self._gone = time.monotonic(), False
+
+    def _picture(self) -> RenderableType:
+        return Group(Text(self._title, style="bold"), self._bar, self._metrics)
 
     def __enter__(self):
-        if self._live:
-            self._live.start()
+        self._start()
         return self
 
     def __exit__(self, *exception):
+        self._stop()
+
+    @_harmless
+    def _start(self) -> None:
+        if self._live:
+            self._live.start()
+
+    @_harmless
+    def _stop(self) -> None:
         if self._live:
             self._live.stop()
 
-    def advance(self, step: int) -> None:
-        rate = (step - self._done) / (time.monotonic() - self._start)
-        self._bar.update(self._task, completed=min(step, self._steps), rate=f"{rate:,.0f}/s")
+    def _rate(self) -> float:
+        """Units per second lately."""
+        (start, before), (end, done) = self._marks[0], self._marks[-1]
+        return (done - before) / max(end - start, 1e-9)
 
-    def log(self, step: int, rows: Sequence[Mapping[str, float]]) -> None:
-        if self._live:
-            self._live.update(Group(self._bar, _table(rows)))
-        elif time.monotonic() - self._last_line > self.LINE_SECONDS or step >= self._steps:
-            self._last_line = time.monotonic()
+    def _left(self, done: int) -> str:
+        """The time left at the present rate, in words."""
+        if done >= self._total:
+            return "done"
+        rate = self._rate()
+        return f"{_duration((self._total - done) / rate)} left" if rate > 0 else ""
+
+    @_harmless
+    def advance(self, done: int) -> None:
+        now = time.monotonic()
+        self._marks.append((now, done))
+        while len(self._marks) > 2 and self._marks[1][0] < now - self.WINDOW_SECONDS:
+            self._marks.popleft()
+        shown = min(done, self._total)
+        self._bar.update(self._task.id, completed=shown, rate=f"{_short(self._rate())}/s", left=self._left(done))
+        if not self._live and now - self._last_line > self.LINE_SECONDS:
+            self._line(done, "")
+
+    @_harmless
+    def log(self, done: int, rows: Sequence[Mapping[str, float]]) -> None:
+        self._metrics = _metrics(rows)
+        if not self._live and (time.monotonic() - self._last_line > self.LINE_SECONDS or done >= self._total):
             shown = {name: value for name, value in _mean(rows).items() if "/" not in name}
-            metrics = "  ".join(f"{name} {value:.3g}" for name, value in shown.items())
-            elapsed = time.monotonic() - self._start
-            left = elapsed * max(0, self._steps - step) / max(step - self._done, 1)
-            self._console.print(f"{self._title}: step {step:,}/{self._steps:,}  {metrics}  {left:.0f} s left", soft_wrap=True)
+            self._line(done, "".join(f"  {name} {value:.3g}" for name, value in shown.items()))
+
+    def note(self, text: str) -> None:
+        self._task.fields.update(rate=text, left="")
+
+    def _line(self, done: int, metrics: str) -> None:
+        self._last_line = time.monotonic()
+        text = f"{self._title}: {min(done, self._total):,}/{self._total:,} {self._unit}{metrics}  {self._left(done)}"
+        self._console.print(Text(text), soft_wrap=True)
 
 
 def _mean(rows: Sequence[Mapping[str, float]]) -> dict[str, float]:
     return {name: sum(row[name] for row in rows) / len(rows) for name in rows[0]}
 
 
-def _table(rows: Sequence[Mapping[str, float]]) -> Table:
-    """The scalars in one row and the metrics of each component below, averaged over seeds."""
+def _metrics(rows: Sequence[Mapping[str, float]]) -> RenderableType:
+    """Metrics averaged over seeds: those of the whole run side by side, then a table with a row for each component."""
     mean = _mean(rows)
-    scalars = {name: value for name, value in mean.items() if "/" not in name or name.startswith("loss/")}
-    groups = [name for name in GROUPS if any(key.startswith(f"{name}/") for key in mean)]
-    names = list(dict.fromkeys(key.split("/", 1)[1] for key in mean if key.split("/", 1)[0] in groups))
-    names = [name for name in names if not name.startswith("not ")]
-    table = Table(title="  ".join(f"{name} {value:.3g}" for name, value in scalars.items()), title_justify="left", box=None)
-    table.add_column("")
-    others = any(f"{group}/not {name}" in mean for group in groups for name in names)
+    groups = [group for group in GROUPS if any(key.startswith(f"{group}/") for key in mean)]
+    scalars = [key for key in mean if key.split("/", 1)[0] not in groups or "/" not in key]
+    whole = Columns([Text(f"{name} {mean[name]:.3g}", no_wrap=True) for name in scalars], padding=(0, 2))
+    names = list(dict.fromkeys(key.split("/", 1)[1] for key in mean if "/" in key and key.split("/", 1)[0] in groups))
+    if not names:
+        return whole
+    table = Table("", box=None, pad_edge=False)
     for group in groups:
-        table.add_column(group, justify="right")
-    if others:
-        table.add_column("seen in other factors", justify="right")
-    for name in names[:20]:
-        cells = [f"{mean[f'{group}/{name}']:.3f}" if f"{group}/{name}" in mean else "" for group in groups]
-        if others:
-            cells.append(f"{mean.get(f'{groups[0]}/not {name}', float('nan')):.3f}")
-        table.add_row(name, *cells)
-    return table
+        table.add_column(GROUPS[group], justify="right")
+    for name in names[:MAX_ROWS]:
+        table.add_row(Text(name), *(f"{mean[f'{group}/{name}']:.3f}" if f"{group}/{name}" in mean else "" for group in groups))
+    if len(names) > MAX_ROWS:
+        table.add_row(Text(f"and {len(names) - MAX_ROWS} more", style="dim"))
+    return Group(whole, table)
+
+
+def _short(rate: float) -> str:
+    return f"{rate:,.0f}" if rate >= 10 else f"{rate:.2g}"
+
+
+def _duration(seconds: float) -> str:
+    """A time as h:mm:ss."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{rest:02d}"

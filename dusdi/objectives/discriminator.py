@@ -70,6 +70,7 @@ class Discriminators:
       masks: bool [M, D], the observation entries each network sees.
       targets: the component of each of the M * H heads, network by network.
       names: what each head is called in the metrics.
+      prefix: what comes before the metrics' names.
       hidden: layers of each network.
       bumps: Gaussian bumps through which networks see some entries.
       bumpy: bool [D], which entries those are.
@@ -92,6 +93,7 @@ class Discriminators:
     bumpy: np.ndarray
     learning_rate: float
     mask_steps: int
+    prefix: str = ""
     decay: float = 0.0
     elsewhere: float = 0.0
     elsewhere_steps: int = 1
@@ -188,7 +190,7 @@ class Discriminators:
 
         (_, (surprise, score)), grads = jax.value_and_grad(loss_fn, has_aux=True)(state.params)
         updates, optimiser = self._optimiser.update(grads, state.optimiser)
-        kind = "accuracy" if isinstance(self.skill_space, Discrete) else "squared_error"
+        kind = self.prefix + ("accuracy" if isinstance(self.skill_space, Discrete) else "squared_error")
         metrics = {f"{kind}/{name}": value for name, value in zip(self.names, score, strict=True)}
         metrics[f"loss/{self.name}"] = surprise / len(self.targets)
         return DiscriminatorState(optax.apply_updates(state.params, updates), optimiser), metrics
