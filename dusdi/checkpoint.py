@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import re
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,6 +20,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
 from dusdi.errors import CheckpointError
+from dusdi.files import replacing
 
 FORMAT = 1
 KEEP = 2
@@ -55,17 +55,12 @@ def unflatten(like: Any, arrays: Mapping[str, np.ndarray]) -> Any:
     return jax.tree_util.tree_map_with_path(pick, like)
 
 
-def subtree(arrays: Mapping[str, np.ndarray], root: str) -> dict[str, Any]:
-    """The nested dictionary of all arrays below a path."""
-    nested: dict[str, Any] = {}
-    for name, array in arrays.items():
-        if name.startswith(root + "/"):
-            *parents, leaf = name.removeprefix(root + "/").split("/")
-            branch = nested
-            for parent in parents:
-                branch = branch.setdefault(parent, {})
-            branch[leaf] = array
-    return nested
+def read(found: Checkpoint, like: Any) -> Any:
+    """The part of a checkpoint that has the structure of `like`, or a `CheckpointError` that names the file."""
+    try:
+        return unflatten(like, found.arrays)
+    except CheckpointError as error:
+        raise CheckpointError(f"{found.path}: {error}") from error
 
 
 def _path_name(path: Any) -> str:
@@ -74,35 +69,66 @@ def _path_name(path: Any) -> str:
 
 def save(folder: Path, step: int, tree: Any, description: Mapping[str, Any]) -> Path:
     """Writes a checkpoint so that it appears whole or not at all, and drops all but the newest `KEEP`."""
-    folder.mkdir(parents=True, exist_ok=True)
     arrays = flatten(tree)
     text = json.dumps({**description, "format": FORMAT, "step": step})
     path = folder / f"step-{step:012d}.safetensors"
-    partial = path.with_suffix(".partial")
-    save_file(arrays, partial, metadata={"description": text, "digest": _digest(arrays, text)})
-    _flush(partial)
-    os.replace(partial, path)
-    _flush(folder)
-    for old in list(_newest_first(folder))[KEEP:]:
+    with replacing(path) as partial:
+        save_file(arrays, partial, metadata={"description": text, "digest": _digest(arrays, text)})
+    for old in _newest_first(folder)[KEEP:]:
         old.unlink()
     return path
 
 
 def load(path: Path) -> Checkpoint:
     """Reads one file; raises a `CheckpointError` if it is not exactly what was written."""
+    _check_readable(path)
     try:
         with safe_open(path, framework="numpy") as file:
             metadata = file.metadata() or {}
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        text = metadata.get("description", "")
+        digest = _digest(arrays, text)
+    except BaseException as error:  # safetensors' panics are no ordinary exceptions
+        if isinstance(error, KeyboardInterrupt | SystemExit):
+            raise
+        raise CheckpointError(f"{path} is damaged or not a checkpoint: {error}") from error
+    if metadata.get("digest") != digest:
+        raise CheckpointError(f"{path} was altered or damaged: its contents do not match its digest")
+    return Checkpoint(arrays, _parse(text, path), path)
+
+
+def read_description(path: Path) -> dict[str, Any]:
+    """What a file says of itself, without reading its arrays."""
+    _check_readable(path)
+    try:
+        with safe_open(path, framework="numpy") as file:
+            text = (file.metadata() or {}).get("description", "")
     except (SafetensorError, OSError) as error:
         raise CheckpointError(f"{path} is damaged or not a checkpoint: {error}") from error
-    text = metadata.get("description", "")
-    if metadata.get("digest") != _digest(arrays, text):
-        raise CheckpointError(f"{path} was altered or damaged: its contents do not match its digest")
-    description = json.loads(text)
-    if description["format"] != FORMAT:
-        raise CheckpointError(f"{path} has format {description['format']}; this version reads format {FORMAT}")
-    return Checkpoint(arrays, description, path)
+    return _parse(text, path)
+
+
+def _check_readable(path: Path) -> None:
+    try:
+        with path.open("rb"):
+            pass
+    except OSError as error:
+        raise CheckpointError(f"{path} can't be read: {error.strerror}") from error
+
+
+def _parse(text: str, path: Path) -> dict[str, Any]:
+    """The description of a checkpoint, which names the step that the file's name says."""
+    try:
+        description = json.loads(text)
+        version, step = description["format"], int(description["step"])
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        raise CheckpointError(f"{path} does not say what it holds: {type(error).__name__}: {error}") from error
+    if version != FORMAT:
+        raise CheckpointError(f"{path} has format {version}; this version reads format {FORMAT}")
+    named = _NAME.fullmatch(path.name)
+    if named and int(named[1]) != step:
+        raise CheckpointError(f"{path} was renamed: it is of step {step}")
+    return description
 
 
 def load_newest(folder: Path) -> Checkpoint | None:
@@ -122,9 +148,19 @@ def load_newest(folder: Path) -> Checkpoint | None:
     return None
 
 
-def _newest_first(folder: Path) -> Iterator[Path]:
-    found = [path for path in folder.glob("step-*.safetensors") if _NAME.fullmatch(path.name)]
-    yield from sorted(found, reverse=True)
+def newest(folder: Path) -> Path | None:
+    """The file of the newest checkpoint, be it sound or not; None if there is none."""
+    return next(iter(_newest_first(folder)), None)
+
+
+def _newest_first(folder: Path) -> list[Path]:
+    try:
+        found = [path for path in folder.iterdir() if _NAME.fullmatch(path.name) and path.is_file()]
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as error:
+        raise CheckpointError(f"{folder} can't be read: {error.strerror}") from error
+    return sorted(found, key=lambda path: int(path.stem.removeprefix("step-")), reverse=True)
 
 
 def _digest(arrays: Mapping[str, np.ndarray], text: str) -> str:
@@ -134,12 +170,3 @@ def _digest(arrays: Mapping[str, np.ndarray], text: str) -> str:
         digest.update(f"{name} {array.dtype} {array.shape}".encode())
         digest.update(array.reshape(-1).view(np.uint8).data)
     return digest.hexdigest()
-
-
-def _flush(path: Path) -> None:
-    """Makes sure that a file's or folder's contents are on the disk."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -6,10 +6,16 @@ import argparse
 import inspect
 import json
 import os
+import shlex
+import shutil
 import signal
 import sys
+import traceback
 import typing
-from collections.abc import Collection, Sequence
+import warnings
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +24,8 @@ from rich.console import Console
 from rich.table import Table
 
 from dusdi.config import AGENTS, PPO_PRESETS, PRESETS, BaseConfig, Config, PPOConfig
-from dusdi.errors import DusdiError, UsageError, unknown_name
-from dusdi.parallel import handling
+from dusdi.errors import UsageError, explain, unknown_name
+from dusdi.signals import STOPPING, handling
 
 USAGE_ERROR, FAILURE, INTERRUPTED = 2, 1, 130
 SKIPPED_FIELDS = {"preset", "method", "agent"}  # have arguments of their own
@@ -38,7 +44,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs a command; errors meant for people are printed without a traceback."""
+    """Runs a command. Whatever goes wrong is said in a sentence; `--debug` shows the traceback too."""
     parser, commands = _make_parser()
     namespace, unknown = parser.parse_known_args(arguments)
     try:
@@ -48,29 +54,57 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 raise UsageError(f"unexpected argument {unknown[0]!r}")
             raise unknown_name("option", option.split("=")[0], commands[namespace.command].option_names())
         _use_compilation_cache()
-        # What `kill` and cluster schedulers send is to save what Ctrl-C saves.
-        with handling(signal.SIGTERM, signal.default_int_handler):
+        # What `kill`, cluster schedulers and a closed terminal send is to save what Ctrl-C saves.
+        others = [number for number in STOPPING if number != signal.SIGINT]
+        with handling(others, signal.default_int_handler), _plain_warnings():
             namespace.run(namespace)
+            sys.stdout.flush()
         return 0
-    except UsageError as error:
-        print(f"dusdi: {error}", file=sys.stderr)
-        return USAGE_ERROR
-    except DusdiError as error:
-        print(f"dusdi: {error}", file=sys.stderr)
-        return FAILURE
     except KeyboardInterrupt as error:
-        print(f"dusdi: {str(error) or 'interrupted'}", file=sys.stderr)
+        with handling(STOPPING, signal.SIG_IGN):
+            _say(str(error) or "interrupted")
         return INTERRUPTED
+    except BrokenPipeError:  # whoever read the output has had enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FAILURE
+    except Exception as error:
+        if namespace.debug:
+            traceback.print_exc()
+        _say(explain(error))
+        return USAGE_ERROR if isinstance(error, UsageError) else FAILURE
+
+
+def _say(text: str) -> None:
+    with suppress(OSError):  # the terminal may be gone
+        print(f"dusdi: {text}", file=sys.stderr, flush=True)
+
+
+@contextmanager
+def _plain_warnings() -> Iterator[None]:
+    """Warnings of ours as sentences, without the line of code they come from."""
+    usual = warnings.showwarning
+
+    def show(message, category, filename, lineno, file=None, line=None):
+        if issubclass(category, UserWarning) and "dusdi" in Path(filename).parts:
+            _say(f"warning: {message}")
+        else:
+            usual(message, category, filename, lineno, file, line)
+
+    with warnings.catch_warnings():
+        warnings.showwarning = show
+        yield
 
 
 def _make_parser() -> tuple[_Parser, dict[str, _Parser]]:
     parser = _Parser(prog="dusdi", description="Discover disentangled skills without reward, and put them to work.")
+    parser.add_argument("--version", action="version", version=f"dusdi {metadata.version('dusdi')}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=_Parser)
     made = {}
 
     def command(name: str, run: Any, text: str) -> _Parser:
         made[name] = commands.add_parser(name, help=text, description=text, formatter_class=_formatter, allow_abbrev=False)
         made[name].set_defaults(run=run)
+        made[name].add_argument("--debug", action="store_true", help="show the traceback of an error")
         return made[name]
 
     command("envs", _envs, "list the worlds, their factors and sizes, and their tasks")
@@ -92,7 +126,7 @@ def _make_parser() -> tuple[_Parser, dict[str, _Parser]]:
     downstream.add_argument("task", metavar="TASK", help="a task (see `dusdi envs`), or package.module:function of your own")
     downstream.add_argument("--agent", help=f"{', '.join(AGENTS)} (default: ppo; sac from scratch)")
     downstream.add_argument("--preset", help=f"settings to start from: {', '.join(PPO_PRESETS)} (default: fast)")
-    downstream.add_argument("--run-seed", type=int, default=0, help="which seed of a run of several, counted from 0")
+    downstream.add_argument("--run-seed", type=whole, default=0, help="which seed of a run of several, counted from 0")
     downstream.add_argument("--out", metavar="DIR", help="the run's folder (default: runs/TASK-METHOD-AGENT-seedS)")
     downstream.add_argument("--resume", action="store_true", help="go on with the run in that folder, if there is one")
     downstream.add_argument("--quiet", action="store_true", help="show no progress")
@@ -102,9 +136,9 @@ def _make_parser() -> tuple[_Parser, dict[str, _Parser]]:
 
     evaluate = command("evaluate", _evaluate, "measure how disentangled a run's skills are (DCI), or what a task's run earns")
     evaluate.add_argument("run_folder", metavar="RUN", help="a run's folder")
-    evaluate.add_argument("--steps", type=int, default=100_000, help="environment steps to measure DCI on (default: 100,000)")
-    evaluate.add_argument("--episodes", type=int, default=100, help="episodes to measure returns on (default: 100)")
-    evaluate.add_argument("--seed", type=int, default=0, help="seed of the evaluation")
+    evaluate.add_argument("--steps", type=whole, default=100_000, help="environment steps to measure DCI on (default: 100,000)")
+    evaluate.add_argument("--episodes", type=whole, default=100, help="episodes to measure returns on (default: 100)")
+    evaluate.add_argument("--seed", type=whole, default=0, help="seed of the evaluation")
     evaluate.add_argument("--env", help="package.module:function of the run's world, if it is not one of dusdi's")
     evaluate.add_argument("--oracle", action="store_true", help="also measure the world's hand-written oracle, a ceiling")
     evaluate.add_argument("--json", action="store_true", help="print one JSON object instead of a table")
@@ -113,9 +147,9 @@ def _make_parser() -> tuple[_Parser, dict[str, _Parser]]:
     render.add_argument("run_folder", metavar="RUN", help="a run's folder")
     render.add_argument("--out", required=True, metavar="FILE", help="the video, .mp4 or .gif")
     render.add_argument("--skill", action="append", default=[], help="a skill to show, e.g. 0,3,1; may be repeated")
-    render.add_argument("--count", type=int, default=6, help="how many skills to show if none is given (default: 6)")
-    render.add_argument("--seed", type=int, default=0, help="seed of the world and the random skills")
-    render.add_argument("--run-seed", type=int, default=0, help="which seed of a run of several, counted from 0")
+    render.add_argument("--count", type=whole, default=6, help="how many skills to show if none is given (default: 6)")
+    render.add_argument("--seed", type=whole, default=0, help="seed of the world and the random skills")
+    render.add_argument("--run-seed", type=whole, default=0, help="which seed of a run of several, counted from 0")
     render.add_argument("--view", help="which kind of picture to draw, of worlds that have several")
     render.add_argument("--env", help="package.module:function of the run's world, if it is not one of dusdi's")
 
@@ -127,24 +161,25 @@ def _make_parser() -> tuple[_Parser, dict[str, _Parser]]:
     )
     reproduce.add_argument("--out", default="results", metavar="DIR", help="folder of tables and figures (default: results)")
     reproduce.add_argument("--runs", default="runs/reproduce", metavar="DIR", help="folder of the runs (default: runs/reproduce)")
-    reproduce.add_argument("--seeds", type=int, default=3, help="how many seeds, from 0 (default: 3)")
+    reproduce.add_argument("--seeds", type=whole, default=3, help="how many seeds, from 0 (default: 3)")
     reproduce.add_argument("--preset", default="fast", help=f"settings of the runs: {', '.join(PRESETS)} (default: fast)")
-    reproduce.add_argument("--steps", type=int, help="environment steps per run of skill discovery (default: the preset's)")
-    reproduce.add_argument("--task-steps", type=int, help="environment steps per downstream run (default: the preset's)")
+    reproduce.add_argument("--steps", type=whole, help="environment steps per run of skill discovery (default: the preset's)")
+    reproduce.add_argument("--task-steps", type=whole, help="environment steps per downstream run (default: the preset's)")
     reproduce.add_argument(
         "--worlds", nargs="+", default=[], metavar="WORLD", help="make only these anew, the files keep the others (default: all)"
     )
     reproduce.add_argument(
         "--tasks", nargs="+", default=[], metavar="TASK", help="of fig4, make only these anew (default: all of the worlds)"
     )
-    reproduce.add_argument("--evaluation-steps", type=int, default=100_000, help="steps to measure DCI on (default: 100,000)")
-    reproduce.add_argument("--jobs", type=int, default=1, help="runs at a time, each on its share of the cores (default: 1)")
+    reproduce.add_argument("--evaluation-steps", type=whole, default=100_000, help="steps to measure DCI on (default: 100,000)")
+    reproduce.add_argument("--jobs", type=whole, default=1, help="runs at a time, each on its share of the cores (default: 1)")
     reproduce.add_argument("--quiet", action="store_true", help="show no progress")
     return parser, made
 
 
 def _formatter(prog: str) -> argparse.HelpFormatter:
-    return argparse.HelpFormatter(prog, max_help_position=40, width=120)
+    width = min(120, shutil.get_terminal_size((120, 24)).columns)
+    return argparse.HelpFormatter(prog, max_help_position=width // 3, width=width)
 
 
 def _add_fields(group: argparse._ArgumentGroup, kind: type[BaseConfig], skip: Collection[str] = ()) -> None:
@@ -161,7 +196,22 @@ def _add_fields(group: argparse._ArgumentGroup, kind: type[BaseConfig], skip: Co
         elif typing.get_origin(annotation) is tuple:
             group.add_argument(option, type=_integers, metavar="N,N", **common)
         else:
-            group.add_argument(option, type=annotation, metavar=annotation.__name__.upper(), **common)
+            parse = whole if annotation is int else annotation
+            group.add_argument(option, type=parse, metavar=annotation.__name__.upper(), **common)
+
+
+def whole(text: str) -> int:
+    """A whole number, which may be written as 1000000, 1_000_000 or 1e6."""
+    try:
+        return int(text)
+    except ValueError:
+        number = float(text)
+        if number != int(number):
+            raise ValueError(f"{text} is not a whole number") from None
+        return int(number)
+
+
+whole.__name__ = "whole number"  # what argparse calls it in messages
 
 
 def _integers(text: str) -> tuple[int, ...]:
@@ -251,7 +301,9 @@ def _pretrain(arguments: argparse.Namespace) -> None:
     out = Path(arguments.out or default)
     skills = pretrain(world, preset=arguments.preset, out=out, resume=arguments.resume, progress=not arguments.quiet, **fields)
     print(f"{skills.step:,} steps done; skills in {out}")
-    print(f"next: dusdi evaluate {out}; dusdi render {out} --out skills.mp4")
+    run = shlex.quote(str(out))
+    own = f" --env {shlex.quote(arguments.env)}" if ":" in arguments.env else ""
+    print(f"next: dusdi evaluate {run}{own}\n      dusdi render {run} --out {run}/skills.mp4{own}")
 
 
 def _downstream(arguments: argparse.Namespace) -> None:
@@ -279,8 +331,9 @@ def _downstream(arguments: argparse.Namespace) -> None:
     options: dict[str, Any] = {"preset": arguments.preset, "resume": arguments.resume, "progress": not arguments.quiet}
     solution = downstream(skills, task, agent=arguments.agent, out=out, **options, **fields)
     print(f"{solution.step:,} steps done; solution in {out}")
-    env = f" --env {arguments.task}" if ":" in arguments.task else ""
-    print(f"next: dusdi evaluate {out}{env}; dusdi render {out} --out task.mp4{env}")
+    run = shlex.quote(str(out))
+    own = f" --env {shlex.quote(arguments.task)}" if ":" in arguments.task else ""
+    print(f"next: dusdi evaluate {run}{own}\n      dusdi render {run} --out {run}/task.mp4{own}")
 
 
 def _evaluate_task(arguments: argparse.Namespace) -> None:

@@ -11,10 +11,12 @@ import numpy as np
 
 from dusdi import checkpoint, normalise
 from dusdi.agents.ppo import PPO
-from dusdi.config import Config, PPOConfig, from_json
+from dusdi.checkpoint import Checkpoint
+from dusdi.config import Config, PPOConfig
 from dusdi.errors import CheckpointError, UsageError
 from dusdi.normalise import Normaliser
-from dusdi.policy import SkillParams, Skills, load
+from dusdi.policy import Skills, find, folder_of, load, shapes
+from dusdi.run import read_settings
 from dusdi.types import WorldSpec
 
 
@@ -36,6 +38,9 @@ class Controller(abc.ABC):
     step: int
     folder: Path | None
     interval: int
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} for {self.spec.name!r}, seed {self.seed}, {self.step:,} steps>"
 
     @abc.abstractmethod
     def decide(self, observation: np.ndarray) -> np.ndarray:
@@ -100,40 +105,53 @@ class FlatController(Controller):
 
 def load_controller(path: str | Path, seed: int = 0) -> Controller:
     """The solution in a downstream run's folder (or in one checkpoint file); `seed` counts from 0 in a run of several seeds."""
-    path, found = Path(path), _find(path)
-    if found is None:
-        raise CheckpointError(f"{path} holds no run: there is no checkpoint in {path / 'checkpoints'}")
-    description = found.description
-    if "skills" not in description:
+    found = find(path)
+    if "skills" not in found.description:
         policy = load(path, seed)
         if policy.config.method != "extrinsic":
             raise UsageError(f"{path} holds skills, not the solution of a task")
         return FlatController(policy)
-    config, spec = from_json(description["config"], PPOConfig), WorldSpec.from_json(description["world"])
+    config, spec = read_settings(found, PPOConfig)
     if not 0 <= seed < config.seeds:
         raise UsageError(f"this run has seeds 0 to {config.seeds - 1}; there is no seed {seed}")
-    learned = checkpoint.subtree(found.arrays, "agent/params"), Normaliser(**checkpoint.subtree(found.arrays, "normaliser"))
-    params, normaliser = jax.tree.map(lambda x: x if config.seeds == 1 else x[seed], learned)
     skills = _skills_in(found)
-    options: dict[str, Any] = {"seed": config.seed + seed, "step": description["step"], "folder": found.path.parent.parent}
+    params, normaliser = _read_policy(found, spec, config, skills)
+    params, normaliser = jax.tree.map(lambda x: x if config.seeds == 1 else x[seed], (params, normaliser))
+    options: dict[str, Any] = {"seed": config.seed + seed, "step": found.description["step"], "folder": folder_of(found)}
     return SkillController(spec, config, skills, params, normaliser, **options)
 
 
-def _find(path: str | Path) -> checkpoint.Checkpoint | None:
-    path = Path(path)
-    return checkpoint.load(path) if path.is_file() else checkpoint.load_newest(path / "checkpoints")
+def _read_policy(found: Checkpoint, spec: WorldSpec, config: PPOConfig, skills: Skills) -> tuple[Any, Normaliser]:
+    """The high-level policy of all seeds and the moments of what it sees, if they are what the config says."""
+    agent = PPO(spec.observation_size, skills.space, np.ones((1, skills.space.components), bool), config)
+
+    def one(key):
+        params = agent.init(key).params
+        params.pop("critic")
+        return {"agent": {"params": params}, "normaliser": normalise.init(spec.observation_size)}
+
+    keys = jax.random.split(jax.random.PRNGKey(0), config.seeds)
+    learned = checkpoint.read(found, jax.eval_shape(lambda: one(keys[0]) if config.seeds == 1 else jax.vmap(one)(keys)))
+    return learned["agent"]["params"], learned["normaliser"]
 
 
-def _skills_in(found: checkpoint.Checkpoint) -> Skills:
+def _skills_in(found: Checkpoint) -> Skills:
+    """The skills that a downstream run chooses from, which it keeps."""
+    config, spec = read_settings(found, part="skills")
+    params = checkpoint.read(found, {"skills": shapes(spec, config, seeds=1)})["skills"]
     origin = found.description["skills"]
-    params = SkillParams(
-        checkpoint.subtree(found.arrays, "skills/actor"), Normaliser(**checkpoint.subtree(found.arrays, "skills/normaliser"))
-    )
-    spec, config = WorldSpec.from_json(origin["world"]), from_json(origin["config"])
     return Skills(spec, config, params.actor, params.normaliser, seed=origin["seed"], step=origin["step"])
 
 
 def is_downstream(path: str | Path) -> bool:
-    """Whether a folder holds a run that solves a task."""
-    found = _find(path)
-    return found is not None and ("skills" in found.description or found.description["config"].get("method") == "extrinsic")
+    """Whether a folder (or a checkpoint) holds a run that solves a task; no arrays are read."""
+    path = Path(path)
+    newest = path if path.is_file() else checkpoint.newest(path / "checkpoints")
+    if newest is None:
+        return False
+    try:
+        description = checkpoint.read_description(newest)
+    except CheckpointError:
+        description = find(path).description
+    settings = description.get("config")
+    return "skills" in description or (isinstance(settings, dict) and settings.get("method") == "extrinsic")

@@ -181,10 +181,25 @@ class HighLearner:
             return function
         return jax.vmap(function, in_axes=(SEED_AXES, *extra_axes), out_axes=out_axes)
 
-    def init_seeds(self, init_one) -> HighState:
-        if self.config.seeds == 1:
-            return jax.jit(init_one)(self.config.seed)
-        return jax.jit(jax.vmap(init_one, out_axes=SEED_AXES))(jnp.arange(self.config.seeds) + self.config.seed)
+    def first_state(self, seed: Any) -> HighState:
+        """The state of one seed before the first step."""
+        raise NotImplementedError
+
+    def init(self) -> HighState:
+        """The first state of all seeds."""
+        return jax.jit(self._first_states)(self._seeds)
+
+    def shapes(self) -> HighState:
+        """The shapes of the first state, for which no memory is needed."""
+        return jax.eval_shape(self._first_states, self._seeds)
+
+    @property
+    def _seeds(self) -> Any:
+        return self.config.seed if self.config.seeds == 1 else jnp.arange(self.config.seeds) + self.config.seed
+
+    def _first_states(self, seeds: Any) -> HighState:
+        several = self.config.seeds > 1
+        return jax.vmap(self.first_state, out_axes=SEED_AXES)(seeds) if several else self.first_state(seeds)
 
 
 class GraphHighTrainer(HighLearner):
@@ -195,12 +210,9 @@ class GraphHighTrainer(HighLearner):
         self._hierarchy = GraphHierarchy(task, skills, config.num_envs)
         self._loop = jax.jit(self._iterate_often, donate_argnums=0)
 
-    def init(self) -> HighState:
-        def init_one(seed):
-            world_key, learner_key = jax.random.split(jax.random.PRNGKey(seed))
-            return self.begin(learner_key, *self._hierarchy.init(world_key))
-
-        return self.init_seeds(init_one)
+    def first_state(self, seed: Any) -> HighState:
+        world_key, learner_key = jax.random.split(jax.random.PRNGKey(seed))
+        return self.begin(learner_key, *self._hierarchy.init(world_key))
 
     def restart(self, state: HighState) -> HighState:
         """Nothing to do: the state holds the tasks."""
@@ -239,9 +251,9 @@ class HostHighTrainer(HighLearner):
         self._record = jax.jit(self.over_seeds(self.record, extra_axes=(0, 0), out_axes=(SEED_AXES, 0)), donate_argnums=0)
         self._learn = jax.jit(self.over_seeds(self.learn, extra_axes=(0, 0)), donate_argnums=0)
 
-    def init(self) -> HighState:
-        shape = (self.config.num_envs, self.spec.observation_size)
-        return self.init_seeds(lambda seed: self.begin(jax.random.PRNGKey(seed), (), jnp.zeros(shape)))
+    def first_state(self, seed: Any) -> HighState:
+        observation = jnp.zeros((self.config.num_envs, self.spec.observation_size))
+        return self.begin(jax.random.PRNGKey(seed), (), observation)
 
     def restart(self, state: HighState) -> HighState:
         """New episodes everywhere, determined by the run's seed and the iteration."""

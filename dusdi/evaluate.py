@@ -15,11 +15,12 @@ from dusdi.controller import SkillController, load_controller
 from dusdi.envs import WORLDS, make
 from dusdi.envs.base import ORACLE_VALUES, World
 from dusdi.errors import UsageError
+from dusdi.files import write_atomically
 from dusdi.metrics.dci import DCI, dci, summary
 from dusdi.policy import Skills, load
 from dusdi.report import heat_map
 from dusdi.rollout import HostStepper, Rollout, collect
-from dusdi.run import describe, origin, provenance, write_atomically
+from dusdi.run import describe, origin, provenance
 from dusdi.skills import Discrete
 from dusdi.tasks import TASKS, Task, make_task
 from dusdi.types import WorldSpec

@@ -9,6 +9,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import IO
 
 PARTIAL = ".partial"  # how names of unfinished files end
 
@@ -56,3 +57,12 @@ def flush(path: Path) -> None:
 def is_partial(name: str) -> bool:
     """Whether a file's name is that of an unfinished file of ours, or of one that safetensors was writing."""
     return (name.startswith(".") and PARTIAL in name) or name.startswith(".tmp")
+
+
+def append(path: Path) -> IO[str]:
+    """Opens a text file to add lines to it; a link is refused."""
+
+    def opener(name: str, flags: int) -> int:
+        return os.open(name, flags | getattr(os, "O_NOFOLLOW", 0), 0o666)
+
+    return open(path, "a", newline="", opener=opener)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import collections
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -187,14 +187,6 @@ class Learner:
         return jax.vmap(function, in_axes=(SEED_AXES, *extra_axes), out_axes=out_axes)
 
 
-def init_seeds(init_one: Callable[[jax.Array], TrainState], config: Config) -> TrainState:
-    """The first state of all seeds; compiled in haste, since it runs once."""
-    jit = partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})
-    if config.seeds == 1:
-        return jit(init_one)(config.seed)
-    return jit(jax.vmap(init_one, out_axes=SEED_AXES))(jnp.arange(config.seeds) + config.seed)
-
-
 class SkillTrainer:
     """What both trainers tell the loop.
 
@@ -220,6 +212,28 @@ class SkillTrainer:
     def random_iterations(self) -> int:
         config = self.learner.config
         return math.ceil(max(config.random_steps, config.batch_size) / config.num_envs)
+
+    def first_state(self, seed: Any) -> TrainState:
+        """The state of one seed before the first step."""
+        raise NotImplementedError
+
+    def init(self) -> TrainState:
+        """The first state of all seeds; compiled without optimisation, since it runs once."""
+        compiled = jax.jit(self._first_states, compiler_options={"xla_backend_optimization_level": 0})
+        return compiled(self._seeds)
+
+    def shapes(self) -> TrainState:
+        """The shapes of the first state, for which no memory is needed."""
+        return jax.eval_shape(self._first_states, self._seeds)
+
+    @property
+    def _seeds(self) -> Any:
+        config = self.learner.config
+        return config.seed if config.seeds == 1 else jnp.arange(config.seeds) + config.seed
+
+    def _first_states(self, seeds: Any) -> TrainState:
+        several = self.learner.config.seeds > 1
+        return jax.vmap(self.first_state, out_axes=SEED_AXES)(seeds) if several else self.first_state(seeds)
 
     def learned(self, state: TrainState) -> Any:
         return {"objective": state.objective, "agent": state.agent}
@@ -248,12 +262,9 @@ class GraphTrainer(SkillTrainer):
             "narrow": jax.jit(partial(self._loop, random=False, narrow=True), donate_argnums=0),
         }
 
-    def init(self) -> TrainState:
-        def init_one(seed):
-            world_key, learner_key = jax.random.split(jax.random.PRNGKey(seed))
-            return self.learner.init(learner_key, *self._stepper.init(world_key))
-
-        return init_seeds(init_one, self._config)
+    def first_state(self, seed: Any) -> TrainState:
+        world_key, learner_key = jax.random.split(jax.random.PRNGKey(seed))
+        return self.learner.init(learner_key, *self._stepper.init(world_key))
 
     def restart(self, state: TrainState) -> TrainState:
         """Nothing to do: the train state holds the worlds."""
@@ -306,13 +317,9 @@ class HostTrainer(SkillTrainer):
         self._record = jit(over_seeds(learner.record, extra_axes=(0, 0)))
         self._begin = jit(over_seeds(self._begin_episodes, extra_axes=(0,)))
 
-    def init(self) -> TrainState:
-        size = self.learner.spec.observation_size
-
-        def init_one(seed):
-            return self.learner.init(jax.random.PRNGKey(seed), (), jnp.zeros((self._config.num_envs, size)))
-
-        return init_seeds(init_one, self._config)
+    def first_state(self, seed: Any) -> TrainState:
+        observation = jnp.zeros((self._config.num_envs, self.learner.spec.observation_size))
+        return self.learner.init(jax.random.PRNGKey(seed), (), observation)
 
     def restart(self, state: TrainState) -> TrainState:
         """New episodes everywhere, determined by the run's seed and the iteration."""

@@ -7,8 +7,6 @@ non-finite. Where the pieces end does not change a single bit of the result.
 from __future__ import annotations
 
 import math
-import signal
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -20,10 +18,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from dusdi import checkpoint
+from dusdi.checkpoint import Checkpoint
 from dusdi.config import AnyConfig, BaseConfig
-from dusdi.errors import NonFiniteError
+from dusdi.errors import CheckpointError, NonFiniteError, StorageError, explain_os
 from dusdi.progress import Progress, Silent
 from dusdi.run import Run, held, take_up
+from dusdi.signals import stoppable
 from dusdi.types import WorldSpec
 
 PIECE_SECONDS = 1.0
@@ -50,6 +50,9 @@ class Trainer(Protocol):
     def random_iterations(self) -> int: ...
     def init(self) -> Any:
         """The state before the first step."""
+
+    def shapes(self) -> Any:
+        """The shapes of such a state, for which no memory is needed."""
 
     def close(self) -> None:
         """Lets go of what the trainer holds."""
@@ -99,16 +102,16 @@ def conduct(
     with held(folder):
         taken = take_up(folder, spec, asked, resume=resume, kind=kind, origin=origin) if folder else None
         config, found = taken or (new_config(), None)
-        trainer = new_trainer(config)
-        state, seconds = trainer.init(), 0.0
-        if found is not None:
-            state, seconds = checkpoint.unflatten(state, found.arrays), found.description["seconds"]
-        else:
-            state = begin(state, config)
-        done, run = int(state.iteration) * trainer.steps_per_iteration, None
+        trainer, run = new_trainer(config), None
         try:
-            run = Run(folder, spec, config, done, origin) if folder else None
-            with Progress(title(config), config.steps, done) if progress else Silent() as display:
+            state = begin(trainer.init(), config) if found is None else _loaded(trainer, found)
+            seconds = float(found.description.get("seconds", 0.0)) if found else 0.0
+            done = int(state.iteration) * trainer.steps_per_iteration
+            state = trainer.restart(state)  # before anything is written: a world may fail here
+            if folder:
+                run = Run(folder, spec, config, done, name=found and found.description.get("id"), origin=origin)
+            total = trainer.steps_per_iteration * math.ceil(config.steps / trainer.steps_per_iteration)
+            with Progress(title(config), total, done) if progress else Silent() as display:
                 state = train(trainer, config, state, seconds, run, display)
             return config, state, int(state.iteration) * trainer.steps_per_iteration
         finally:
@@ -117,41 +120,62 @@ def conduct(
                 run.close()
 
 
+def _loaded(trainer: Trainer, found: Checkpoint) -> Any:
+    """The state in a checkpoint. Its arrays are compared with what the run needs before any memory is asked for."""
+    state = checkpoint.read(found, trainer.shapes())
+    if int(state.iteration) * trainer.steps_per_iteration != found.description["step"]:
+        raise CheckpointError(f"{found.path} says it is of step {found.description['step']}, but its arrays are of another")
+    return state
+
+
 def train(trainer: Trainer, config: AnyConfig, state: Any, seconds: float, run: Run | None, display: Silent) -> Any:
     """Trains to the end of the run; `seconds` have gone into it before."""
     size, random_until = trainer.steps_per_iteration, trainer.random_iterations
     total = math.ceil(config.steps / size)
     log_every = math.ceil(config.log_every / size)
     save_every = math.ceil(config.checkpoint_every / size)
-    iteration, piece = int(state.iteration), 1
+    iteration, piece, was_random = int(state.iteration), 1, True
     kept = f"the checkpoint of step {iteration * size} is kept" if iteration else "nothing was saved yet"
     start = time.monotonic() - seconds
-    state = trainer.restart(state)
-    with _interruptible() as interrupted:
+    with stoppable(lambda: display.note("stopping")) as stopped:
         while iteration < total:
             random = iteration < random_until
+            piece = 1 if was_random and not random else piece  # random steps are cheap, and tell nothing of what learning costs
             marks = (_next(iteration, log_every), _next(iteration, save_every), total)
             stop = min(iteration + piece, *marks, *((random_until,) if random else ()))
             began = time.monotonic()
             state = jax.block_until_ready(trainer.advance(state, stop - iteration, random))
             rate = (stop - iteration) / max(time.monotonic() - began, 1e-9)
-            piece, iteration = max(1, min(2 * piece, int(rate * PIECE_SECONDS))), stop
+            piece, iteration, was_random = max(1, min(2 * piece, int(rate * PIECE_SECONDS))), stop, random
             seconds, step = time.monotonic() - start, iteration * size
             if (iteration % log_every == 0 or iteration == total) and int(state.updates):
                 state, rows = _take_metrics(trainer, state, config)
                 _check_finite(trainer, state, rows, step, kept)
                 if run is not None:
-                    run.log(step, seconds, rows)
+                    with _writing(run, step, kept):
+                        run.log(step, seconds, rows)
                 display.log(step, rows)
             display.advance(step)
-            if run is not None and (iteration % save_every == 0 or iteration == total or interrupted()):
+            if run is not None and (iteration % save_every == 0 or iteration == total or stopped()):
                 _check_finite(trainer, state, [], step, kept)
-                run.save(step, seconds, state)
+                with _writing(run, step, kept):
+                    run.save(step, seconds, state)
                 kept = f"the checkpoint of step {step} in {run.folder} is kept"
                 state = trainer.restart(state)
-            if interrupted():
-                raise Interrupted(f"stopped at step {step}" + (f"; saved in {run.folder}" if run else ""))
+            if stopped():
+                raise Interrupted(f"stopped at step {step:,}" + (f"; saved in {run.folder}" if run else ""))
     return state
+
+
+@contextmanager
+def _writing(run: Run, step: int, kept: str) -> Iterator[None]:
+    """Turns what the file system refuses into a `StorageError` that says what is kept and what to do."""
+    try:
+        yield
+    except OSError as error:
+        if not run.folder.is_dir():
+            raise StorageError(f"at step {step}, {run.folder} was gone: removed or moved while the run went on") from error
+        raise StorageError(f"at step {step}: {explain_os(error)}; {kept}; once that is mended, go on with --resume") from error
 
 
 def _next(iteration: int, every: int) -> int:
@@ -170,12 +194,12 @@ def _take_metrics(trainer: Trainer, state: Any, config: AnyConfig) -> tuple[Any,
 
 def _check_finite(trainer: Trainer, state: Any, rows: Sequence[Mapping[str, float]], step: int, kept: str) -> None:
     """Raises a `NonFiniteError` that names observation entries, metrics and parameters that are not finite."""
-    seen = np.atleast_2d(np.asarray(state.normaliser.mean))  # of everything the world ever gave
+    moments = np.stack([np.atleast_2d(state.normaliser.mean), np.atleast_2d(state.normaliser.variance)])  # of all observations
     leaves = jax.tree_util.tree_flatten_with_path(trainer.learned(state))[0]
     broken = [path for path, leaf in leaves if not bool(jnp.isfinite(leaf).all())]
     bad = {
         "metrics": sorted({name for row in rows for name, value in row.items() if _is_broken(row, name, value)}),
-        "observation entries": [trainer.spec.entry_name(int(i)) for i in np.flatnonzero(~np.isfinite(seen).all(0))],
+        "observation entries": [trainer.spec.entry_name(int(i)) for i in np.flatnonzero(~np.isfinite(moments).all((0, 1)))],
         "parameters": [jax.tree_util.keystr(path, simple=True, separator="/") for path in broken],
     }
     if any(bad.values()):
@@ -186,31 +210,3 @@ def _check_finite(trainer: Trainer, state: Any, rows: Sequence[Mapping[str, floa
 def _is_broken(row: Mapping[str, float], name: str, value: float) -> bool:
     no_return_yet = name.split("/")[0] == "return" and not row.get("episodes")
     return not math.isfinite(value) and not no_return_yet
-
-
-@contextmanager
-def _interruptible() -> Iterator[Any]:
-    """Turns Ctrl-C into a flag while the state is in the hands of the compiled program; a second one is not held back.
-
-    So it does with SIGTERM, where somebody has asked to hear of it (the command line does).
-    """
-    hit = threading.Event()
-    if threading.current_thread() is not threading.main_thread():
-        yield hit.is_set
-        return
-    unheard = (signal.SIG_DFL, None)  # None: somebody's handler that is not Python's
-    heard = [number for number in (signal.SIGINT, signal.SIGTERM) if signal.getsignal(number) not in unheard]
-
-    def handler(signum, frame):
-        hit.set()
-        restore()
-
-    def restore():
-        for number, previous in before.items():
-            signal.signal(number, previous)
-
-    before = {number: signal.signal(number, handler) for number in heard}
-    try:
-        yield hit.is_set
-    finally:
-        restore()

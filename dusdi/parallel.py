@@ -10,15 +10,16 @@ import multiprocessing
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from typing import Any
 
 import jax
 
 from dusdi.errors import DusdiError
+from dusdi.signals import STOPPING, handling
 
 #: How programs are compiled and kept, the same in workers as in their parent.
 COMPILATION = ("jax_compilation_cache_dir", "jax_persistent_cache_min_compile_time_secs")
@@ -45,7 +46,7 @@ def side_by_side(function: Callable[..., Any], calls: Sequence[tuple], count: in
     try:
         while True:
             for index, call in itertools.islice(waiting, count - len(running)):
-                with handling(signal.SIGINT, signal.SIG_IGN):  # so that new workers start deaf to Ctrl-C
+                with handling([signal.SIGINT], signal.SIG_IGN):  # so that new workers start deaf to Ctrl-C
                     running[pool.submit(_work, function, call)] = index
             if not running:
                 return results
@@ -55,10 +56,11 @@ def side_by_side(function: Callable[..., Any], calls: Sequence[tuple], count: in
                 done(index)
     except BaseException as error:
         stop.set()
-        while not workers.empty():
-            with suppress(ProcessLookupError):
-                os.kill(workers.get(), signal.SIGINT)
-        said = [str(future.exception()) for future in wait(running).done if future.exception()]
+        with handling(STOPPING, signal.SIG_IGN):  # while the workers save
+            while not workers.empty():
+                with suppress(ProcessLookupError):
+                    os.kill(workers.get(), signal.SIGINT)
+            said = [str(future.exception()) for future in wait(running).done if future.exception()]
         if isinstance(error, KeyboardInterrupt):
             raise KeyboardInterrupt("\n".join(filter(None, said))) from None
         if isinstance(error, BrokenProcessPool):
@@ -68,19 +70,6 @@ def side_by_side(function: Callable[..., Any], calls: Sequence[tuple], count: in
         raise
     finally:
         pool.shutdown()
-
-
-@contextmanager
-def handling(number: int, handler: Any) -> Iterator[None]:
-    """Has a signal handled so for a while; elsewhere than in the main thread, which alone may say so, nothing changes."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    previous = signal.signal(number, handler)
-    try:
-        yield
-    finally:
-        signal.signal(number, previous)
 
 
 # --- in a worker ---
@@ -99,7 +88,8 @@ def _settle(shares: Any, workers: Any, stop: Any, compilation: dict[str, Any]) -
         jax.config.update(name, value)
     if hasattr(os, "setpgrp"):
         os.setpgrp()  # Ctrl-C reaches the parent, which passes it on once
-    signal.signal(signal.SIGINT, _interrupt)
+    for number in STOPPING:  # a cluster's scheduler may send it to every process
+        signal.signal(number, _interrupt)
     workers.put(os.getpid())
     threading.Thread(target=_follow_parent, daemon=True).start()
 

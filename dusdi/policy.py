@@ -8,11 +8,13 @@ import jax
 import numpy as np
 from flax import struct
 
-from dusdi import checkpoint
-from dusdi.config import Config, from_json
-from dusdi.errors import CheckpointError, UsageError
+from dusdi import checkpoint, normalise
+from dusdi.checkpoint import Checkpoint
+from dusdi.config import Config
+from dusdi.errors import CheckpointError, NonFiniteError, UsageError
 from dusdi.learner import Learner, TrainState
 from dusdi.normalise import Normaliser
+from dusdi.run import read_settings
 from dusdi.skills import SkillSpace
 from dusdi.types import Array, WorldSpec
 
@@ -70,7 +72,16 @@ class Skills:
         rows = np.atleast_2d(observation)
         skills = np.broadcast_to(skill, (len(rows), *skill.shape[-len(self.skill_shape) :]))
         action = np.asarray(self._mean_action(self.params, rows, skills))
+        if not np.isfinite(action).all():
+            raise NonFiniteError(
+                f"the policy for {self.spec.name!r} gives actions that are not finite: its parameters are not, or the "
+                f"observation is far outside of what it was trained on (largest entry {np.abs(rows).max():g})"
+            )
         return action if observation.ndim == 2 else action[0]
+
+    def __repr__(self) -> str:
+        what = f"{self.config.method} skills {self.space}" if self.space.components else "flat policy"
+        return f"<{what} for {self.spec.name!r}, seed {self.seed}, {self.step:,} steps>"
 
     @property
     def skill_shape(self) -> tuple[int, ...]:
@@ -90,17 +101,38 @@ def from_state(spec: WorldSpec, config: Config, state: TrainState, *, index: int
 
 def load(path: str | Path, seed: int = 0) -> Skills:
     """The skills of a run's folder (or of one checkpoint file); `seed` counts from 0 in a run of several seeds."""
+    found = find(path)
+    if "skills" in found.description:
+        raise UsageError(f"{path} solves a task; name the run that learned the skills it chooses from")
+    config, spec = read_settings(found)
+    like = shapes(spec, config, config.seeds)
+    learned = checkpoint.read(found, {"agent": {"actor": like.actor}, "normaliser": like.normaliser})
+    actor, normaliser = learned["agent"]["actor"], learned["normaliser"]
+    return _pick_seed(spec, config, actor, normaliser, seed, found.description["step"], folder_of(found))
+
+
+def find(path: str | Path) -> Checkpoint:
+    """The newest sound checkpoint of a run's folder, or the one that is named; a `CheckpointError` if there is none."""
     path = Path(path)
-    folder = path.parent.parent if path.is_file() else path
     found = checkpoint.load(path) if path.is_file() else checkpoint.load_newest(path / "checkpoints")
     if found is None:
         raise CheckpointError(f"{path} holds no run: there is no checkpoint in {path / 'checkpoints'}")
-    if "skills" in found.description:
-        raise UsageError(f"{path} solves a task; name the run that learned the skills it chooses from")
-    config, spec = from_json(found.description["config"]), WorldSpec.from_json(found.description["world"])
-    actor = checkpoint.subtree(found.arrays, "agent/actor")
-    normaliser = Normaliser(**checkpoint.subtree(found.arrays, "normaliser"))
-    return _pick_seed(spec, config, actor, normaliser, seed, found.description["step"], folder)
+    return found
+
+
+def folder_of(found: Checkpoint) -> Path:
+    """The folder of the run that a checkpoint is of."""
+    return found.path.parent.parent
+
+
+def shapes(spec: WorldSpec, config: Config, seeds: int) -> SkillParams:
+    """The shapes of what a run learns, with a row for each seed if there are several; no memory is used."""
+
+    def one(key):
+        return SkillParams(Learner(spec, config).agent.init(key).actor, normalise.init(spec.observation_size))
+
+    keys = jax.random.split(jax.random.PRNGKey(0), seeds)
+    return jax.eval_shape(lambda: one(keys[0]) if seeds == 1 else jax.vmap(one)(keys))
 
 
 def _pick_seed(spec, config, actor, normaliser, index, step, folder) -> Skills:

@@ -10,15 +10,16 @@ RUN/.lock             held by the process that writes
 from __future__ import annotations
 
 import csv
-import dataclasses
 import io
 import json
 import math
 import os
 import platform
 import subprocess
+import uuid
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -26,56 +27,78 @@ from typing import Any
 import jax
 from tensorboardX import SummaryWriter
 
-from dusdi import checkpoint
+from dusdi import checkpoint, files
 from dusdi.checkpoint import Checkpoint
-from dusdi.config import AnyConfig, BaseConfig, from_json
-from dusdi.errors import UsageError, unknown_name
+from dusdi.config import AnyConfig, BaseConfig, Config, configure, from_json
+from dusdi.errors import CheckpointError, UsageError, unknown_name
 from dusdi.parallel import cores
-from dusdi.types import WorldSpec
+from dusdi.types import WorldSpec, difference
 
 try:
     import fcntl
 except ImportError:  # where there are no such locks, runs are not protected from each other
     fcntl = None  # type: ignore[assignment]
 
-#: Config fields that may change when a run is resumed: it can be made longer.
+#: Settings that may change when a run is resumed: it can be made longer.
 RESUMABLE = {"steps"}
+#: What a run is: the same in config.json and in every checkpoint, but for what may change.
+IDENTITY = ("id", "config", "world", "skills", "start")
 
 
 class Run:
     """The folder of a run that is being written."""
 
     def __init__(
-        self, folder: Path, spec: WorldSpec, config: AnyConfig, after_step: int, origin: Mapping[str, Any] | None = None
+        self,
+        folder: Path,
+        spec: WorldSpec,
+        config: AnyConfig,
+        after_step: int,
+        *,
+        name: str | None = None,
+        origin: Mapping[str, Any] | None = None,
     ):
-        """Rows and events after `after_step` are of a life that ended before its next checkpoint; they are dropped.
+        """Rows and events after `after_step` were logged after the checkpoint the run goes on from; they are dropped.
 
-        `origin` says what else it builds on: the `skills` of a downstream run, or the policy that it `start`s from.
+        `name` is the run's id, new if there is none. `origin` says what else it builds on: the `skills` of a downstream run, or
+        the policy that it `start`s from.
         """
         self.folder, self._config = folder, config
         folder.mkdir(parents=True, exist_ok=True)
-        self._description = {"config": config.to_json(), "world": spec.to_json(), "made_with": provenance(), **(origin or {})}
-        self._description["cores"] = len(cores())
-        write_atomically(folder / "config.json", json.dumps(self._description, indent=2) + "\n")
+        _clear_leftovers(folder)
+        self._description = {
+            "id": name or uuid.uuid4().hex,
+            "config": config.to_json(),
+            "world": spec.to_json(),
+            "made_with": provenance(),
+            "cores": len(cores()),
+            **(origin or {}),
+        }
+        files.write_atomically(folder / "config.json", json.dumps(self._description, indent=2) + "\n")
         self._csv = folder / "progress.csv"
         self._keep_rows(after_step)
         self._events = SummaryWriter(str(folder), purge_step=after_step + 1)
 
     def _keep_rows(self, until: int) -> None:
-        if not self._csv.exists():
+        """Drops the rows after a step, and what can't be read, of which a copy is kept."""
+        if not os.path.lexists(self._csv):
             return
-        with self._csv.open(newline="") as file:
-            header, *rows = list(csv.reader(file)) or [[]]
-        kept = [row for row in rows if len(row) == len(header) and int(row[0]) <= until]
+        header, rows, damaged = read_progress(self._csv)
+        if damaged:
+            copy = self._csv.with_name("progress.damaged.csv")
+            with files.replacing(copy) as partial:
+                partial.write_bytes(self._csv.read_bytes())
+            warnings.warn(f"{damaged} rows of {self._csv} could not be read; a copy of it is {copy.name}", stacklevel=2)
+        kept = [row for row in rows if int(row[0]) <= until]
         text = io.StringIO()
         csv.writer(text, lineterminator="\n").writerows([header, *kept] if kept else [])
-        write_atomically(self._csv, text.getvalue())
+        files.write_atomically(self._csv, text.getvalue())
 
     def log(self, step: int, seconds: float, rows: Sequence[Mapping[str, float]]) -> None:
         """Writes the metrics of each seed."""
         fields = ["step", "seed", "seconds", *rows[0]]
         new = not self._csv.exists() or not self._csv.stat().st_size
-        with self._csv.open("a", newline="") as file:
+        with files.append(self._csv) as file:
             writer = csv.writer(file, lineterminator="\n")
             if new:
                 writer.writerow(fields)
@@ -96,6 +119,29 @@ class Run:
         self._events.close()
 
 
+def read_progress(path: Path) -> tuple[list[str], list[list[str]], int]:
+    """The header and the rows of a progress.csv, and how many more can't be read.
+
+    A last row that is cut off does not count: it was being written when the run was killed.
+    """
+    text = path.read_text(errors="replace").replace("\0", "\ufffd")
+    try:
+        header, *rows = list(csv.reader(io.StringIO(text))) or [[]]
+    except csv.Error:
+        return [], [], text.count("\n") + 1
+    sound = [row for row in rows if header[:1] == ["step"] and len(row) == len(header) and row[0].isdecimal()]
+    cut_off = bool(rows) and not text.endswith("\n") and rows[-1] not in sound[-1:]
+    return header, sound, len(rows) - len(sound) - cut_off + (bool(text) and header[:1] != ["step"])
+
+
+def _clear_leftovers(folder: Path) -> None:
+    """Removes what a process that was killed while writing has left."""
+    for place in (folder, folder / "checkpoints"):
+        for path in place.iterdir() if place.is_dir() else ():
+            if files.is_partial(path.name) and not path.is_dir():
+                path.unlink()
+
+
 @contextmanager
 def held(folder: Path | None) -> Iterator[None]:
     """Keeps other processes from writing the run in a folder meanwhile, or raises a `UsageError` if one is at it."""
@@ -105,7 +151,7 @@ def held(folder: Path | None) -> Iterator[None]:
     new = [path for path in (folder, *folder.parents) if not path.exists()]
     folder.mkdir(parents=True, exist_ok=True)
     lock = folder / ".lock"
-    with lock.open("w") as file:
+    with files.append(lock) as file:
         try:
             if fcntl is not None:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -116,11 +162,12 @@ def held(folder: Path | None) -> Iterator[None]:
         try:
             yield
         finally:
-            if list(folder.iterdir()) == [lock]:  # nothing came of it
-                lock.unlink()
-                for path in new:
-                    if not any(path.iterdir()):
-                        path.rmdir()
+            with suppress(OSError):  # the folder may be gone
+                if list(folder.iterdir()) == [lock]:  # nothing came of it
+                    lock.unlink()
+                    for path in new:
+                        if not any(path.iterdir()):
+                            path.rmdir()
 
 
 def take_up(
@@ -132,47 +179,111 @@ def take_up(
     kind: type[BaseConfig],
     origin: Mapping[str, Any] | None = None,
 ) -> tuple[Any, Checkpoint | None] | None:
-    """The config of the run in a folder and its newest checkpoint, if it got that far; None if there is no run.
+    """The config of the run in a folder and its newest checkpoint, if it got that far; None to begin a new run.
 
     `asked` holds the config fields the user named; they must not contradict the run's, except for its length. Nor must the
-    `origin`: the skills or policy that it builds on.
+    `origin`: the skills or policy that it builds on. A run without a checkpoint has nothing to lose, so it may be begun anew.
     """
     found = checkpoint.load_newest(folder / "checkpoints")
-    written = folder / "config.json"
-    if found is None and not written.exists():
-        return None
+    if found is None:
+        return _begun(folder / "config.json", spec, asked, kind, origin or {}) if resume else None
     if not resume:
         raise UsageError(f"{folder} already holds a run; resume it with --resume (resume=True), or choose another folder")
-    # config.json is newer than the checkpoint if the run was made longer and killed before its next checkpoint
-    description = json.loads(written.read_text()) if written.exists() else found.description  # type: ignore[union-attr]
-    theirs = WorldSpec.from_json(description["world"])
-    if json.dumps(theirs.to_json()) != json.dumps(spec.to_json()):
-        raise UsageError(f"{folder} holds a run in {describe(theirs)}, which is not {describe(spec)}")
-    if not set(description["config"]) <= set(kind.fields()):  # fields that are new since then have the old behaviour as default
-        raise UsageError(f"{folder} holds a run of another kind (or of another version of dusdi); choose another folder")
-    if _builds_on(origin or {}) != _builds_on(description):
+    read_settings(found, kind)
+    config, theirs = read_settings(_with_written(found, folder / "config.json"), kind)
+    if _as_json(theirs.to_json()) != _as_json(spec.to_json()):
+        raise UsageError(f"{folder} holds a run in another world: {difference(theirs, spec)}")
+    if _builds_on(origin or {}) != _builds_on(found.description):
         raise UsageError(f"{folder} holds a run that builds on other skills or another policy; choose another folder")
-    config = from_json(description["config"], kind)
-    for name, value in asked.items():
-        if name not in kind.fields():
-            raise unknown_name("config field", name, kind.fields())
-        value = tuple(value) if isinstance(value, list) else value
-        if name not in RESUMABLE and getattr(config, name) != value:
-            raise UsageError(
-                f"{folder} was run with {name} = {getattr(config, name)}, not {value}; "
-                "resume it without that, or choose another folder"
+    return _lengthened(folder, config, asked), found
+
+
+def _begun(
+    written: Path, spec: WorldSpec, asked: Mapping[str, Any], kind: type[BaseConfig], origin: Mapping[str, Any]
+) -> tuple[Any, None] | None:
+    """What was asked of a run that was stopped before its first checkpoint, if it is the same run; what is asked now counts more."""
+    try:
+        description = json.loads(written.read_text())
+        same = _as_json(description["world"]) == _as_json(spec.to_json()) and _builds_on(description) == _builds_on(origin)
+        config = from_json(description["config"], kind)
+    except (OSError, ValueError, TypeError, KeyError, RecursionError, CheckpointError):
+        return None
+    if not same or asked.get("preset", config.preset) != config.preset:
+        return None
+    return configure(config.preset, {config.preset: config.to_json()}, asked, kind), None
+
+
+def _with_written(found: Checkpoint, written: Path) -> Checkpoint:
+    """A checkpoint with what its run's config.json may say differently, which is how long the run is to be.
+
+    The file is newer than the checkpoint if the run was made longer and stopped before its next one.
+    """
+    try:
+        description = json.loads(written.read_text())
+        settings = description["config"]
+        steps = settings["steps"]
+    except FileNotFoundError:
+        return found
+    except OSError as error:
+        raise CheckpointError(f"{written} can't be read: {error.strerror}") from error
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        reason = f"{type(error).__name__}: {error}"
+        warnings.warn(f"{written} can't be read ({reason}); using its copy in {found.path.name}", stacklevel=2)
+        return found
+    theirs = found.description
+    for name in dict.fromkeys([*theirs["config"], *settings]):
+        said, made = settings.get(name, "nothing"), theirs["config"].get(name, "nothing")
+        if name not in RESUMABLE and _as_json(said) != _as_json(made):
+            raise CheckpointError(
+                f"{written} says {name} = {said}, but {found.path.name} was made with {made}: one of them was changed or belongs "
+                "to another run; put it right, or remove config.json to go on with what the checkpoint says"
             )
-    steps = asked.get("steps", config.steps)
-    if steps < config.steps:
-        raise UsageError(f"{folder} was begun with {config.steps:,} steps; it can be made longer but not shorter ({steps:,})")
-    return dataclasses.replace(config, steps=steps), found
+    for name in IDENTITY:
+        if name != "config" and _as_json(description.get(name)) != _as_json(theirs.get(name)):
+            raise CheckpointError(f"{found.path} belongs to another run than {written}: they differ in {name!r}")
+    return found._replace(description={**theirs, "config": {**theirs["config"], "steps": steps}})
+
+
+def read_settings(found: Checkpoint, kind: type[BaseConfig] = Config, part: str | None = None) -> tuple[Any, WorldSpec]:
+    """The config and the world that a checkpoint (or a part of its description) names, or a `CheckpointError`."""
+    try:
+        description = found.description[part] if part else found.description
+        if kind is not Config and set(description["config"]) == set(Config.fields()):
+            raise CheckpointError("it is a run of another kind")
+        return from_json(description["config"], kind), WorldSpec.from_json(description["world"])
+    except CheckpointError as error:
+        raise CheckpointError(f"{found.path}: {error}") from error
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+        raise CheckpointError(f"{found.path} does not describe a run: {type(error).__name__}: {error}") from error
+
+
+def _lengthened(folder: Path, config: Any, asked: Mapping[str, Any]) -> Any:
+    """The config of a run that goes on as it was begun, but for its length."""
+    fields = type(config).fields()
+    for name in asked:
+        if name not in fields:
+            raise unknown_name("config field", name, fields)
+    wanted = type(config)(**{**config.to_json(), **asked})
+    for name in asked:
+        ours, theirs = getattr(wanted, name), getattr(config, name)
+        if name not in RESUMABLE and ours != theirs:
+            raise UsageError(
+                f"{folder} was run with {name} = {theirs}, not {ours}; resume it without that, or choose another folder"
+            )
+    if wanted.steps < config.steps:
+        raise UsageError(
+            f"{folder} was begun with {config.steps:,} steps; it can be made longer but not shorter ({wanted.steps:,})"
+        )
+    return wanted
 
 
 def _builds_on(description: Mapping[str, Any]) -> str:
-    """The skills or policy that a run builds on, as text to compare; fields that their config lacks have their defaults."""
-    parts = {key: description[key] for key in ("skills", "start") if key in description}
-    full = {key: {**part, "config": from_json(part["config"]).to_json()} for key, part in parts.items()}
-    return json.dumps(full, sort_keys=True)
+    """The skills or policy that a run builds on, as text to compare."""
+    return _as_json({key: description.get(key) for key in ("skills", "start")})
+
+
+def _as_json(value: Any) -> str:
+    return json.dumps(value, sort_keys=True)
 
 
 def origin(folder: Path) -> dict[str, Any]:
@@ -209,10 +320,3 @@ def _commit() -> str:
         return git("rev-parse", "--short=12", "HEAD") + ("+" if changed else "")
     except (OSError, subprocess.CalledProcessError):
         return ""
-
-
-def write_atomically(path: Path, text: str) -> None:
-    """Writes a file so that it appears whole or not at all."""
-    partial = path.with_name(path.name + ".partial")
-    partial.write_text(text)
-    os.replace(partial, path)

@@ -115,6 +115,11 @@ def check_factors(factors: tuple[Factor, ...], observation_size: int) -> None:
         raise WorldError("no factor is controlled, so there is nothing for a skill to do; name at least one")
 
 
+def difference(ours: WorldSpec, theirs: WorldSpec) -> str:
+    """What differs between two worlds, in words."""
+    return f"{ours.name} and {theirs.name}"
+
+
 class Transition(NamedTuple):
     """One step of experience, or a batch of them.
 

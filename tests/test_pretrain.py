@@ -19,7 +19,7 @@ from dusdi import checkpoint
 from dusdi.errors import NonFiniteError, UsageError
 from dusdi.learner import Learner, make_trainer
 from dusdi.objectives.dusdi import Dusdi
-from dusdi.run import _builds_on, held
+from dusdi.run import held
 
 RUN_IN_CHILD = """
 import sys; sys.path.insert(0, {tests!r})
@@ -66,17 +66,6 @@ def test_a_killed_run_resumes_bit_for_bit(tmp_path, kind, seeds):
     assert child(kind, killed, seeds).wait() == 0
     assert rows(killed) == rows(whole)
     assert same(final_arrays(killed), final_arrays(whole))
-
-
-def test_a_run_from_before_a_field_existed_resumes(tmp_path):
-    dusdi.pretrain("gunner-2d", preset="debug", out=tmp_path, progress=False, steps=640)
-    written = tmp_path / "config.json"
-    description = json.loads(written.read_text())
-    del description["config"]["reward_floor"]
-    written.write_text(json.dumps(description))
-    assert dusdi.pretrain("gunner-2d", out=tmp_path, progress=False, resume=True, steps=1280).step == 1280
-    new = {"skills": {"config": description["config"] | {"reward_floor": 0.0}, "seed": 1}}
-    assert _builds_on(new) == _builds_on({"skills": {"config": description["config"], "seed": 1}}) != _builds_on({})
 
 
 def test_the_pieces_of_the_loop_do_not_matter(tmp_path, monkeypatch):
@@ -150,12 +139,17 @@ def test_a_run_killed_before_its_first_checkpoint_keeps_what_was_asked(tmp_path,
     with pytest.raises(RuntimeError, match="killed"):
         dusdi.pretrain("gunner-2d", preset="debug", steps=640, seed=7, out=tmp_path, progress=False)
     monkeypatch.undo()
-    with pytest.raises(UsageError, match="already holds a run"):
-        dusdi.pretrain("gunner-2d", out=tmp_path, progress=False)
-    with pytest.raises(UsageError, match="multi-particle"):
-        dusdi.pretrain("multi-particle", out=tmp_path, resume=True, progress=False)
-    skills = dusdi.pretrain("gunner-2d", out=tmp_path, resume=True, progress=False, num_envs=16, actor_hidden=[16, 16])
-    assert (skills.seed, skills.step, skills.config.preset) == (7, 640, "debug")
+    skills = dusdi.pretrain("gunner-2d", out=tmp_path, resume=True, progress=False, batch_size=16)
+    assert (skills.seed, skills.step, skills.config.preset, skills.config.batch_size) == (7, 640, "debug", 16)
+
+
+def test_a_run_without_a_checkpoint_does_not_stand_in_the_way(tmp_path, monkeypatch):
+    monkeypatch.setattr(dusdi.loop, "train", lambda *args: (_ for _ in ()).throw(RuntimeError("killed")))
+    with pytest.raises(RuntimeError, match="killed"):
+        dusdi.pretrain("multi-particle", preset="debug", out=tmp_path, progress=False)
+    monkeypatch.undo()
+    skills = dusdi.pretrain("gunner-2d", preset="debug", steps=640, out=tmp_path, progress=False)
+    assert skills.spec.name == "gunner-2d" and json.loads((tmp_path / "config.json").read_text())["world"]["name"] == "gunner-2d"
 
 
 def test_a_longer_run_killed_before_its_next_checkpoint_stays_longer(tmp_path, monkeypatch):
