@@ -28,7 +28,7 @@ from rich.table import Table
 
 import dusdi
 from dusdi.config import Config, PPOConfig, configure
-from dusdi.downstream import GraphHighTrainer
+from dusdi.task_learning import GraphHighTrainer
 from dusdi.envs import JaxWorld, World
 from dusdi.envs.particle import MultiParticle
 from dusdi.learner import GraphTrainer, HostTrainer, Learner, TrainState, make_trainer

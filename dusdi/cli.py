@@ -291,7 +291,7 @@ def _factor_list(factors: Sequence[Any]) -> str:
 
 
 def _pretrain(arguments: argparse.Namespace) -> None:
-    from dusdi.pretrain import pretrain
+    from dusdi.pretraining import pretrain
 
     world = _world(arguments.env, arguments.env_option)
     fields = {name: getattr(arguments, name) for name in Config.fields() if getattr(arguments, name, None) is not None}
@@ -307,8 +307,8 @@ def _pretrain(arguments: argparse.Namespace) -> None:
 
 
 def _downstream(arguments: argparse.Namespace) -> None:
-    from dusdi.downstream import downstream
     from dusdi.policy import load
+    from dusdi.task_learning import downstream
 
     agent = arguments.agent or ("sac" if arguments.skills == "scratch" else "ppo")
     if agent not in AGENTS:
@@ -337,7 +337,7 @@ def _downstream(arguments: argparse.Namespace) -> None:
 
 
 def _evaluate_task(arguments: argparse.Namespace) -> None:
-    from dusdi.evaluate import measure_task
+    from dusdi.evaluation import measure_task
 
     if arguments.oracle:
         raise UsageError("--oracle is for runs of skill discovery; a task's hand-written solution is always measured")
@@ -359,7 +359,7 @@ def _evaluate_task(arguments: argparse.Namespace) -> None:
 
 def _evaluate(arguments: argparse.Namespace) -> None:
     from dusdi.controller import is_downstream
-    from dusdi.evaluate import check_oracle, evaluate_oracle, measure, world_for
+    from dusdi.evaluation import check_oracle, evaluate_oracle, measure, world_for
     from dusdi.policy import load
 
     if is_downstream(arguments.run_folder):
@@ -402,7 +402,7 @@ def _score(scores: dict[str, Any], name: str) -> str:
 
 def _render(arguments: argparse.Namespace) -> None:
     from dusdi.controller import is_downstream, load_controller
-    from dusdi.evaluate import task_for, world_for
+    from dusdi.evaluation import task_for, world_for
     from dusdi.policy import load
     from dusdi.video import render, render_task
 

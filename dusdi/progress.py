@@ -65,6 +65,13 @@ def _harmless(method):
     return guarded
 
 
+class _Console(Console):
+    """A console that does not end the program when nobody reads its output any more."""
+
+    def on_broken_pipe(self) -> None:
+        self.quiet = True
+
+
 class Progress(Silent):
     """A live display on a terminal; elsewhere a line every few seconds.
 
@@ -80,7 +87,7 @@ class Progress(Silent):
     WINDOW_SECONDS = 10.0  # the rate is that of so long
 
     def __init__(self, title: str, total: int, done: int = 0, *, unit: str = "steps", note: str = "compiling"):
-        self._console = Console(file=sys.stderr)
+        self._console = _Console(file=sys.stderr)
         self._title, self._total, self._unit = title, total, unit
         columns = (
             rich.progress.BarColumn(bar_width=None),

@@ -22,15 +22,15 @@ from typing import Any
 import numpy as np
 
 from dusdi.config import Config, configure, from_json
-from dusdi.downstream import agent_config, downstream
 from dusdi.envs import WORLDS, make
 from dusdi.errors import UsageError, unknown_name
-from dusdi.evaluate import evaluate_oracle, measure, measure_task
+from dusdi.evaluation import evaluate_oracle, measure, measure_task
 from dusdi.metrics.dci import NAMES
 from dusdi.parallel import side_by_side
-from dusdi.pretrain import pretrain
+from dusdi.pretraining import pretrain
 from dusdi.report import curves, score_bars, task_curves
 from dusdi.run import origin, provenance
+from dusdi.task_learning import agent_config, downstream
 from dusdi.tasks import CAUSAL_TASKS, TASKS, make_task
 
 DIRECTIONS = {"skills to states": lambda result: result, "states to skills": lambda result: result["states_to_skills"]}

@@ -201,7 +201,7 @@ def take_up(
 def _begun(
     written: Path, spec: WorldSpec, asked: Mapping[str, Any], kind: type[BaseConfig], origin: Mapping[str, Any]
 ) -> tuple[Any, None] | None:
-    """What was asked of a run that was stopped before its first checkpoint, if it is the same run; what is asked now counts more."""
+    """What was asked of a run that was stopped before its first checkpoint, if it is the same; what is asked now counts more."""
     try:
         description = json.loads(written.read_text())
         same = _as_json(description["world"]) == _as_json(spec.to_json()) and _builds_on(description) == _builds_on(origin)

@@ -23,7 +23,7 @@ from dusdi.config import configure
 from dusdi.controller import FlatController, load_controller
 from dusdi.envs.base import JaxWorld
 from dusdi.errors import UsageError
-from dusdi.evaluate import floor_returns, measure_task, returns
+from dusdi.evaluation import floor_returns, measure_task, returns
 from dusdi.hierarchy import GraphHierarchy, Hierarchy
 from dusdi.learner import Learner
 from dusdi.policy import Skills
@@ -173,7 +173,7 @@ def test_fine_tuning_starts_from_the_policy_it_is_given(tmp_path):
 
 
 def test_an_actor_taken_over_by_a_task_ignores_what_it_has_not_seen_yet():
-    from dusdi.pretrain import make_trainer, start_from
+    from dusdi.pretraining import make_trainer, start_from
 
     config = configure("debug", {}, {"method": "extrinsic", "actor_parts": "whole"})
     small = dataclasses.replace(Lights.spec, observation_size=3, factors=Lights.spec.factors[:3])

@@ -28,7 +28,7 @@ from dusdi.envs.household import (
 )  # fmt: skip
 from dusdi.envs.physics import Simulation, load_mujoco
 from dusdi.errors import UsageError, WorldError
-from dusdi.evaluate import ceiling_returns, returns
+from dusdi.evaluation import ceiling_returns, returns
 from dusdi.tasks import make_task
 from dusdi.tasks.base import TaskState
 from dusdi.tasks.household import ORDER_WINDOWS, SCREEN, Graded, Orders

@@ -7,9 +7,10 @@ import pytest
 
 PACKAGE = Path(__file__).parent.parent / "dusdi"
 ORDER = [
-    "errors", "signals", "files", "types", "parallel", "config", "skills", "nets", "normalise", "envs", "tasks", "rollout", "replay", "objectives",
-    "agents", "learner", "checkpoint", "run", "policy", "progress", "loop", "pretrain", "hierarchy", "skill_env", "controller",
-    "downstream", "metrics", "report", "evaluate", "reproduce", "video", "cli",
+    "errors", "signals", "files", "types", "parallel", "config", "skills", "nets", "normalise",
+    "envs", "tasks", "rollout", "replay", "objectives", "agents", "learner", "checkpoint", "run",
+    "policy", "progress", "loop", "pretraining", "hierarchy", "skill_env", "controller",
+    "task_learning", "metrics", "report", "evaluation", "reproduce", "video", "cli", "__main__",
 ]  # fmt: skip
 
 

@@ -15,6 +15,7 @@ import pytest
 from conftest import SLIDERS, Sliders
 
 import dusdi
+import dusdi.loop
 from dusdi import checkpoint
 from dusdi.errors import NonFiniteError, UsageError
 from dusdi.learner import Learner, make_trainer
@@ -24,6 +25,7 @@ from dusdi.run import held
 RUN_IN_CHILD = """
 import sys; sys.path.insert(0, {tests!r})
 import dusdi
+import dusdi.loop
 from conftest import SLIDERS, Sliders
 world = dusdi.make("gunner-2d") if {kind!r} == "graph" else dusdi.from_gymnasium(Sliders, SLIDERS)
 fields = dict(elsewhere_weight=1.0, elsewhere_steps=2560, discriminator_decay=1e-2, reward_floor=0.2)

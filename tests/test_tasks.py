@@ -7,11 +7,11 @@ import pytest
 
 import dusdi
 from dusdi.config import AGENTS
-from dusdi.downstream import agent_config
 from dusdi.envs.gunner import GunnerState
 from dusdi.envs.particle import ParticleState
 from dusdi.errors import UsageError
-from dusdi.evaluate import ceiling_returns, returns
+from dusdi.evaluation import ceiling_returns, returns
+from dusdi.task_learning import agent_config
 from dusdi.tasks import TASKS, JaxTask, make_task
 from dusdi.tasks.gunner import SHOT
 from dusdi.tasks.particle import LISTED, Progress

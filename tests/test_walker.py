@@ -12,10 +12,10 @@ from gymnasium.utils.env_checker import check_env
 
 import dusdi
 from dusdi import checkpoint
-from dusdi.downstream import agent_config
 from dusdi.envs.physics import Simulation, load_mujoco
 from dusdi.envs.walker import SUBSTEPS, Walker
 from dusdi.errors import UsageError
+from dusdi.task_learning import agent_config
 from dusdi.tasks.walker import GOAL_WINDOWS, Goals
 
 mujoco = load_mujoco("walker")

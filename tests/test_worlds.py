@@ -243,7 +243,7 @@ def check_without_warnings(env):
 
 @pytest.mark.parametrize("agents", [0, -3, 2.5])
 def test_particle_refuses_impossible_numbers_of_agents(agents):
-    with pytest.raises(UsageError, match="at least one agent"):
+    with pytest.raises(UsageError, match="1 to 1000 agents"):
         MultiParticle(agents)
 
 

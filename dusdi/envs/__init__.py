@@ -7,7 +7,7 @@ from typing import Any
 
 import gymnasium
 
-from dusdi.envs.base import GymnasiumView, HostWorld, JaxWorld, VectorWorld, World, gymnasium_entry_point
+from dusdi.envs.base import GymnasiumView, HostWorld, JaxWorld, VectorWorld, World
 from dusdi.envs.from_gymnasium import from_gymnasium
 from dusdi.envs.gunner import Gunner2D
 from dusdi.envs.household import Household
@@ -17,6 +17,7 @@ from dusdi.errors import UsageError, unknown_name
 
 __all__ = [
     "WORLDS", "GymnasiumView", "HostWorld", "JaxWorld", "VectorWorld", "World", "from_gymnasium", "import_world", "make",
+    "make_gymnasium",
 ]  # fmt: skip
 
 WORLDS: dict[str, type[World]] = {
@@ -25,16 +26,6 @@ WORLDS: dict[str, type[World]] = {
     "walker": Walker,
     "household": Household,
 }
-GYMNASIUM_IDS: dict[str, type[World]] = {
-    "dusdi/MultiParticle-v0": MultiParticle,
-    "dusdi/Gunner2D-v0": Gunner2D,
-    "dusdi/Walker-v0": Walker,
-    "dusdi/Household-v0": Household,
-}
-
-for _id, _world in GYMNASIUM_IDS.items():
-    if _id not in gymnasium.registry:
-        gymnasium.register(_id, entry_point=gymnasium_entry_point(_world))
 
 
 def make(name: str, **options: Any) -> World:
@@ -45,6 +36,11 @@ def make(name: str, **options: Any) -> World:
         return WORLDS[name](**options)
     except TypeError as error:
         raise UsageError(f"world {name!r} does not take these options: {error}") from error
+
+
+def make_gymnasium(world: str, render_mode: str | None = None, **options: Any) -> gymnasium.Env:
+    """A registered world as a Gymnasium environment without reward; what `gymnasium.make` calls."""
+    return GymnasiumView(make(world, **options), render_mode)
 
 
 def import_world(path: str) -> World:

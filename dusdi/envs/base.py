@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from typing import Any
 
 import gymnasium
@@ -204,12 +203,3 @@ class GymnasiumView(gymnasium.Env):
 
     def close(self):
         self._vector.close()
-
-
-def gymnasium_entry_point(world_class: type[World]):
-    """What `gymnasium.register` wants for a world: a function from options to an environment."""
-    return partial(_make_view, world_class)
-
-
-def _make_view(world_class: type[World], render_mode: str | None = None, **options) -> GymnasiumView:
-    return GymnasiumView(world_class(**options), render_mode)

@@ -24,6 +24,7 @@ SENSITIVITY = 5.0  # acceleration per unit of action (all masses are 1); SimpleE
 HALF_WIDTH = 1.0  # positions are in [-1, 1]; from the first release of DUSDi, mpe2 has no walls
 REACH = 1.25  # a little less than what every agent can be away from its station, wherever that is
 FULL_ACTION, SIMPLE_ACTION = 5, 2  # action entries per agent: (none, +x, -x, +y, -y) or (x, y)
+MOST_AGENTS = 1000
 
 
 class ParticleState(NamedTuple):
@@ -64,8 +65,8 @@ class MultiParticle(JaxWorld):
     larger = ({"agents": 20}, {"agents": 40})
 
     def __init__(self, agents: int = 10, simple_actions: bool = False):
-        if not isinstance(agents, int) or agents < 1:
-            raise UsageError(f"multi-particle needs at least one agent, but agents is {agents!r}; try agents=10")
+        if isinstance(agents, bool) or not isinstance(agents, int) or not 1 <= agents <= MOST_AGENTS:
+            raise UsageError(f"multi-particle has 1 to {MOST_AGENTS} agents, not {agents!r}; try agents=10")
         self._agents, self._simple_actions = agents, simple_actions
         self.spec = WorldSpec(
             name="multi-particle",

@@ -25,7 +25,7 @@ from dusdi.hierarchy import GraphHierarchy, Hierarchy, check_fit, check_setting
 from dusdi.loop import conduct
 from dusdi.normalise import Normaliser
 from dusdi.policy import SkillParams, Skills, load
-from dusdi.pretrain import run_sac
+from dusdi.pretraining import run_sac
 from dusdi.rollout import Step
 from dusdi.tasks import make_task
 from dusdi.types import Metrics, mean_metrics
