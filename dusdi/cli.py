@@ -206,7 +206,7 @@ def whole(text: str) -> int:
         return int(text)
     except ValueError:
         number = float(text)
-        if number != int(number):
+        if not number.is_integer():
             raise ValueError(f"{text} is not a whole number") from None
         return int(number)
 
@@ -310,7 +310,8 @@ def _downstream(arguments: argparse.Namespace) -> None:
     from dusdi.policy import load
     from dusdi.task_learning import downstream
 
-    agent = arguments.agent or ("sac" if arguments.skills == "scratch" else "ppo")
+    usual = "sac" if arguments.skills == "scratch" else "ppo"
+    agent = usual if arguments.agent is None else arguments.agent
     if agent not in AGENTS:
         raise unknown_name("agent", agent, AGENTS)
     kind: type[BaseConfig] = Config if agent == "sac" else PPOConfig

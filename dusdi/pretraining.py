@@ -47,7 +47,7 @@ def pretrain(
     asked = fields if preset is None else {"preset": preset, **fields}
 
     def new_config() -> Config:
-        return configure(preset or "fast", world.presets, fields)
+        return configure("fast" if preset is None else preset, world.presets, fields)
 
     return run_sac(world, asked, new_config, out=out, resume=resume, progress=progress)
 

@@ -336,7 +336,8 @@ def downstream(
     Returns:
       What was learned, of the first seed; `dusdi.load_controller` gives the others.
     """
-    named, agent = agent, agent or ("sac" if skills is None else "ppo")
+    named, usual = agent, "sac" if skills is None else "ppo"
+    agent = usual if agent is None else agent
     if agent not in AGENTS:
         raise unknown_name("agent", agent, AGENTS)
     skills = load(skills) if isinstance(skills, str | Path) else skills
@@ -353,7 +354,7 @@ def downstream(
     origin = {"skills": describe_skills(skills)}
     trainer = GraphHighTrainer if isinstance(task, JaxWorld) else HostHighTrainer
     config, state, step = conduct(
-        task.spec, asked, PPOConfig, lambda: agent_config(task, agent, preset or "fast", fields),
+        task.spec, asked, PPOConfig, lambda: agent_config(task, agent, "fast" if preset is None else preset, fields),
         lambda config: trainer(task, skills, config),  # type: ignore[arg-type]
         title=lambda config: f"{config.agent} on {task.spec.name}",
         folder=folder, resume=resume, progress=progress, origin=origin,
@@ -387,5 +388,5 @@ def _flat(skills: Skills | None, task: World, preset: str | None, fields: Mappin
     if skills is not None:
         inherited = {name: getattr(skills.config, name) for name in ACTOR_FIELDS}
         options |= {"start": skills.params, "origin": {"start": describe_skills(skills)}}
-    policy = run_sac(task, asked, lambda: agent_config(task, "sac", preset or "fast", {**inherited, **fields}), **options)
+    policy = run_sac(task, asked, lambda: agent_config(task, "sac", "fast" if preset is None else preset, {**inherited, **fields}), **options)
     return FlatController(policy)
