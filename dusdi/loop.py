@@ -83,8 +83,8 @@ def conduct(
     progress: bool,
     origin: Mapping[str, Any] | None = None,
     begin: Callable[[Any, Any], Any] = lambda state, config: state,
-) -> tuple[Any, Any, int]:
-    """A whole run, new or taken up from where the one in `folder` is: its config, its last state and the step that is from.
+) -> tuple[Any, Any, list[dict[str, float]]]:
+    """A whole run, new or taken up from where the one in `folder` is: its config, its last state and each seed's last log row.
 
     Args:
       spec: the world or task.
@@ -112,8 +112,8 @@ def conduct(
                 run = Run(folder, spec, config, done, name=found and found.description.get("id"), origin=origin)
             total = trainer.steps_per_iteration * math.ceil(config.steps / trainer.steps_per_iteration)
             with Progress(title(config), total, done) if progress else Silent() as display:
-                state = train(trainer, config, state, seconds, run, display)
-            return config, state, int(state.iteration) * trainer.steps_per_iteration
+                state, rows = train(trainer, config, state, seconds, run, display)
+            return config, state, rows
         finally:
             trainer.close()
             if run is not None:
@@ -128,8 +128,10 @@ def _loaded(trainer: Trainer, found: Checkpoint) -> Any:
     return state
 
 
-def train(trainer: Trainer, config: AnyConfig, state: Any, seconds: float, run: Run | None, display: Silent) -> Any:
-    """Trains to the end of the run; `seconds` have gone into it before."""
+def train(
+    trainer: Trainer, config: AnyConfig, state: Any, seconds: float, run: Run | None, display: Silent
+) -> tuple[Any, list[dict[str, float]]]:
+    """Trains to the end of the run; `seconds` have gone into it before. Gives the state and the last log row of each seed."""
     size, random_until = trainer.steps_per_iteration, trainer.random_iterations
     total = math.ceil(config.steps / size)
     log_every = math.ceil(config.log_every / size)
@@ -137,6 +139,7 @@ def train(trainer: Trainer, config: AnyConfig, state: Any, seconds: float, run: 
     iteration, piece, was_random = int(state.iteration), 1, True
     kept = f"the checkpoint of step {iteration * size} is kept" if iteration else "nothing was saved yet"
     start = time.monotonic() - seconds
+    rows: list[dict[str, float]] = []
     with stoppable(lambda: display.note("stopping")) as stopped:
         while iteration < total:
             random = iteration < random_until
@@ -164,7 +167,7 @@ def train(trainer: Trainer, config: AnyConfig, state: Any, seconds: float, run: 
                 state = trainer.restart(state)
             if stopped():
                 raise Interrupted(f"stopped at step {step:,}" + (f"; saved in {run.folder}" if run else ""))
-    return state
+    return state, rows
 
 
 @contextmanager

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import warnings
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,10 @@ from dusdi.errors import UsageError
 from dusdi.learner import TrainState, make_trainer
 from dusdi.loop import conduct
 from dusdi.policy import SkillParams, Skills
+from dusdi.skills import SkillSpace
+from dusdi.types import at_chance
 
+PRIOR_VARIANCE = 1 / 3  # of a continuous component, uniform in [-1, 1]
 STARTING_COUNT = 10_000.0  # so many observations the moments of a policy that is taken over count for
 
 
@@ -44,6 +48,11 @@ def pretrain(
       The skills (of the first seed, if there are several; `dusdi.load` gives the others).
     """
     world = make(env) if isinstance(env, str) else env
+    if not isinstance(world, World):
+        raise UsageError(
+            f"pretrain wants a world or the name of one, not {type(world).__name__}; a Gymnasium environment becomes one by "
+            "dusdi.from_gymnasium(id or function, factors={...})"
+        )
     asked = fields if preset is None else {"preset": preset, **fields}
 
     def new_config() -> Config:
@@ -69,12 +78,30 @@ def run_sac(
     the policy of another, of which `origin` tells.
     """
     folder = Path(out) if out is not None else None
-    config, state, _ = conduct(
+    config, state, rows = conduct(
         world.spec, asked, Config, new_config, lambda config: make_trainer(world, config),
         title=lambda config: f"{config.method} in {world.spec.name}", folder=folder, resume=resume, progress=progress,
         origin=origin, begin=lambda state, config: state if start is None else start_from(start, state, config),
     )  # fmt: skip
-    return policy.from_state(world.spec, config, state, folder=folder)
+    skills = policy.from_state(world.spec, config, state, folder=folder)
+    _warn_of_chance(skills.space, rows)
+    return skills
+
+
+def _warn_of_chance(space: SkillSpace, rows: Sequence[Mapping[str, float]]) -> None:
+    """Says which skill components can't be told from the state they lead to, after the last log row of each seed."""
+    idle = {}
+    for name, value in (item for row in rows for item in row.items()):
+        kind, _, component = name.partition("/")
+        if kind == "accuracy" and component and at_chance(value, 1 / space.component_size):
+            idle[component] = f"accuracy {value:.2f}, chance {1 / space.component_size:.2f}"
+        if kind == "squared_error" and component and value > 0.9 * PRIOR_VARIANCE:
+            idle[component] = f"squared error {value:.2f}, chance {PRIOR_VARIANCE:.2f}"
+    if idle:
+        listed = ", ".join(f"{component!r} ({why})" for component, why in idle.items())
+        warnings.warn(
+            f"these skill components do nothing that can be seen in their factor: {listed}; docs/chance.md helps", stacklevel=2
+        )
 
 
 def start_from(params: SkillParams, state: TrainState, config: Config) -> TrainState:

@@ -353,13 +353,14 @@ def downstream(
     folder = Path(out) if out is not None else None
     origin = {"skills": describe_skills(skills)}
     trainer = GraphHighTrainer if isinstance(task, JaxWorld) else HostHighTrainer
-    config, state, step = conduct(
+    config, state, _ = conduct(
         task.spec, asked, PPOConfig, lambda: agent_config(task, agent, "fast" if preset is None else preset, fields),
         lambda config: trainer(task, skills, config),  # type: ignore[arg-type]
         title=lambda config: f"{config.agent} on {task.spec.name}",
         folder=folder, resume=resume, progress=progress, origin=origin,
     )  # fmt: skip
     params, normaliser = jax.tree.map(lambda x: x if config.seeds == 1 else x[0], (state.agent.params, state.normaliser))
+    step = int(state.iteration) * config.num_envs * config.rollout_length * skills.config.skill_length
     return SkillController(task.spec, config, skills, params, normaliser, seed=config.seed, step=step, folder=folder)
 
 
@@ -388,5 +389,7 @@ def _flat(skills: Skills | None, task: World, preset: str | None, fields: Mappin
     if skills is not None:
         inherited = {name: getattr(skills.config, name) for name in ACTOR_FIELDS}
         options |= {"start": skills.params, "origin": {"start": describe_skills(skills)}}
-    policy = run_sac(task, asked, lambda: agent_config(task, "sac", "fast" if preset is None else preset, {**inherited, **fields}), **options)
+    policy = run_sac(
+        task, asked, lambda: agent_config(task, "sac", "fast" if preset is None else preset, {**inherited, **fields}), **options
+    )
     return FlatController(policy)

@@ -142,6 +142,11 @@ class Transition(NamedTuple):
     skill_age: Array
 
 
+def at_chance(accuracy: float, chance: float) -> bool:
+    """Whether an accuracy is hardly better than guessing: less than a tenth of the way to 1, or than half as good again."""
+    return accuracy < min(chance + 0.1 * (1 - chance), 1.5 * chance)
+
+
 def mean_metrics(sums: Mapping[str, float], updates: int) -> dict[str, float]:
     """A log row of sums over updates. Returns are counted in episodes, and not a number if none was over."""
     row = {name: value / updates for name, value in sums.items()}
