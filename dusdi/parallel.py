@@ -106,7 +106,10 @@ def _work(function: Callable[..., Any], arguments: tuple) -> Any:
 
 
 def _interrupt(signum: int, frame: Any) -> None:
+    """Interrupts what is being done, once: the parent passes on what a cluster may have sent to this process as well."""
+    global _at_work
     if _at_work:
+        _at_work = False
         raise KeyboardInterrupt
 
 

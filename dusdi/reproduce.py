@@ -21,10 +21,11 @@ from typing import Any
 
 import numpy as np
 
-from dusdi.config import Config, configure, from_json
+from dusdi.config import Config, configure
 from dusdi.envs import WORLDS, make
 from dusdi.errors import UsageError, unknown_name
 from dusdi.evaluation import evaluate_oracle, measure, measure_task
+from dusdi.files import replacing, write_atomically
 from dusdi.metrics.dci import NAMES
 from dusdi.parallel import side_by_side
 from dusdi.pretraining import pretrain
@@ -309,7 +310,6 @@ def _train(jobs: Iterable[Job | TaskJob], settings: Settings) -> None:
     jobs = list(jobs)
     for job in jobs:
         job.check_installed()
-        _check_enough_steps(job.config(settings))
         _check_same_config(job, settings)
     skills = {job.skills.folder(settings): job.skills for job in jobs if isinstance(job, TaskJob) and job.skills}
     if skills:
@@ -354,26 +354,29 @@ def _call(what: str, job: Job | TaskJob, settings: Settings) -> Any:
 
 def _read_report(folder: Path, name: str, wanted: Mapping[str, Any]) -> dict[str, Any] | None:
     """The report on a run, if it is there and is what would be made now: of this run, by this code."""
-    report = json.loads((folder / name).read_text()) if (folder / name).exists() else {}
+    report = _read_json(folder / name) or {}
     wanted = {"measured_with": provenance(), "run": origin(folder), **wanted}
     return report if all(report.get(key) == json.loads(json.dumps(value)) for key, value in wanted.items()) else None
 
 
-def _check_enough_steps(config: Any) -> None:
-    if isinstance(config, Config) and config.steps <= max(config.random_steps, config.batch_size):
-        raise UsageError(f"steps must be more than the {config.random_steps:,} random ones, not {config.steps:,}")
+def _read_json(path: Path) -> dict[str, Any] | None:
+    """What a JSON file of ours holds; None if it is not there or damaged, so that it is made anew."""
+    try:
+        found = json.loads(path.read_text())
+    except (FileNotFoundError, ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
 
 
 def _check_same_config(job: Job | TaskJob, settings: Settings) -> None:
-    written = job.folder(settings) / "config.json"
-    if not written.exists():
+    written, ours = job.folder(settings) / "config.json", job.config(settings)
+    theirs = (_read_json(written) or {}).get("config")
+    if not isinstance(theirs, dict):
         return
-    ours = job.config(settings)
-    theirs = from_json(json.loads(written.read_text())["config"], type(ours)).to_json()
-    for name, value in ours.to_json().items():
-        if theirs[name] != value:
+    for name, value in json.loads(json.dumps(ours.to_json())).items():
+        if theirs.get(name) != value:
             raise UsageError(
-                f"{written.parent} holds a run with {name} = {theirs[name]}, but {value} is wanted now; "
+                f"{written.parent} holds a run with {name} = {theirs.get(name)}, but {value} is wanted now; "
                 "remove it, or choose another folder for the runs (--runs)"
             )
 
@@ -580,7 +583,12 @@ def _check_any(name: str, jobs: Collection[Any]) -> None:
 def _before(name: str, settings: Settings) -> dict[str, Any]:
     """What there is of an experiment of which only a part is made anew."""
     path = settings.out / f"{name}.json"
-    return json.loads(path.read_text()) if path.exists() and (settings.worlds or settings.tasks) else {}
+    if not path.exists() or not (settings.worlds or settings.tasks):
+        return {}
+    before = _read_json(path)
+    if before is None:
+        raise UsageError(f"{path} is damaged, so nothing can be put beside it; remove it, or choose another folder (--out)")
+    return before
 
 
 def _check_kept(name: str, settings: Settings) -> None:
@@ -629,8 +637,7 @@ def _number(text: str) -> Any:
 
 
 def _write_csv(path: Path, rows: Sequence[dict[str, Any]]) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w", newline="") as file:
+    with replacing(path) as partial, partial.open("w", newline="") as file:
         writer = csv.DictWriter(file, fieldnames=list(rows[0]), lineterminator="\n")
         writer.writeheader()
         writer.writerows(rows)
@@ -638,8 +645,7 @@ def _write_csv(path: Path, rows: Sequence[dict[str, Any]]) -> Path:
 
 
 def _write(path: Path, text: str) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text)
+    write_atomically(path, text)
     return path
 
 

@@ -30,7 +30,8 @@ def nap(path):
     """Sleeps until it is interrupted, and then says so in a file."""
     try:
         Path(f"{path}.begun").touch()
-        time.sleep(600)
+        for _ in range(6000):  # a signal that another thread gets is heard by the next line of Python
+            time.sleep(0.1)
     except KeyboardInterrupt:
         Path(path).touch()
         raise KeyboardInterrupt(f"saved {Path(path).name}") from None
@@ -58,11 +59,12 @@ def test_a_worker_that_dies_is_an_error():
 
 
 PARENT = """
-import sys
+import signal, sys
 from test_parallel import nap
 from dusdi.parallel import side_by_side
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         side_by_side(nap, [(f"{sys.argv[1]}/{i}",) for i in range(5)], 2, print)
     except KeyboardInterrupt as error:
@@ -89,6 +91,18 @@ def test_interrupts_reach_what_runs_and_nothing_more_is_begun(tmp_path):
     _, said = parent.communicate(timeout=60)
     assert said.startswith("interrupted: saved") and "Traceback" not in said
     assert sorted(path.name for path in tmp_path.iterdir()) == ["0", "0.begun", "1", "1.begun", "parent.py"]
+    assert children and not any(map(is_running, children))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks for children in /proc")
+def test_what_a_cluster_sends_to_every_process_interrupts_each_once(tmp_path):
+    parent = start_parent(tmp_path)
+    children = children_of(parent.pid)
+    for process in (*children, parent.pid):
+        os.kill(process, signal.SIGTERM)
+    _, said = parent.communicate(timeout=60)
+    assert said.startswith("interrupted: saved") and "Traceback" not in said
+    assert {"0", "1"} <= {path.name for path in tmp_path.iterdir()}
     assert children and not any(map(is_running, children))
 
 
