@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 import warnings
 from collections.abc import Mapping
@@ -73,7 +74,11 @@ def save(folder: Path, step: int, tree: Any, description: Mapping[str, Any]) -> 
     text = json.dumps({**description, "format": FORMAT, "step": step})
     path = folder / f"step-{step:012d}.safetensors"
     with replacing(path) as partial:
-        save_file(arrays, partial, metadata={"description": text, "digest": _digest(arrays, text)})
+        try:
+            save_file(arrays, partial, metadata={"description": text, "digest": _digest(arrays, text)})
+        except SafetensorError as error:  # how it tells of a full disk
+            code = re.search(r"os error (\d+)", str(error))
+            raise OSError(*((int(code[1]), os.strerror(int(code[1]))) if code else (str(error),))) from error
     for old in _newest_first(folder)[KEEP:]:
         old.unlink()
     return path

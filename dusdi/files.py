@@ -33,9 +33,11 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
         flush(partial)
         os.replace(partial, path)
         flush(path.parent)
-    except BaseException:
+    except BaseException as error:
         with suppress(OSError):
             partial.unlink()
+        if isinstance(error, OSError) and error.filename in (None, str(partial)):
+            error.filename = str(path)  # the file that people know
         raise
 
 

@@ -178,6 +178,7 @@ def _writing(run: Run, step: int, kept: str) -> Iterator[None]:
     except OSError as error:
         if not run.folder.is_dir():
             raise StorageError(f"at step {step}, {run.folder} was gone: removed or moved while the run went on") from error
+        error.filename = error.filename or str(run.folder)
         raise StorageError(f"at step {step}: {explain_os(error)}; {kept}; once that is mended, go on with --resume") from error
 
 

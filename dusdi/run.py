@@ -16,6 +16,7 @@ import math
 import os
 import platform
 import subprocess
+import time
 import uuid
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,7 +26,9 @@ from pathlib import Path
 from typing import Any
 
 import jax
-from tensorboardX import SummaryWriter
+from tensorboardX.event_file_writer import EventsWriter
+from tensorboardX.proto.event_pb2 import Event, SessionLog
+from tensorboardX.summary import scalar
 
 from dusdi import checkpoint, files
 from dusdi.checkpoint import Checkpoint
@@ -77,7 +80,10 @@ class Run:
         files.write_atomically(folder / "config.json", json.dumps(self._description, indent=2) + "\n")
         self._csv = folder / "progress.csv"
         self._keep_rows(after_step)
-        self._events = SummaryWriter(str(folder), purge_step=after_step + 1)
+        # Written by this thread, so that an error is known at once. TensorBoard drops what it has read after that step.
+        self._events = EventsWriter(str(folder / "events"))
+        start = SessionLog(status=SessionLog.START)
+        self._events.write_event(Event(step=after_step + 1, session_log=start, wall_time=time.time()))
 
     def _keep_rows(self, until: int) -> None:
         """Drops the rows after a step, and what can't be read, of which a copy is kept."""
@@ -108,7 +114,8 @@ class Run:
             suffix = f"/seed {self._config.seed + index}" if len(rows) > 1 else ""
             for name, value in row.items():
                 if math.isfinite(value):  # a return is not a number until an episode is over
-                    self._events.add_scalar(name + suffix, value, step)
+                    event = Event(step=step, summary=scalar(name + suffix, value), wall_time=time.time())
+                    self._events.write_event(event)
         self._events.flush()
 
     def save(self, step: int, seconds: float, state: Any) -> None:
@@ -116,7 +123,8 @@ class Run:
         checkpoint.save(self.folder / "checkpoints", step, state, {**self._description, "seconds": seconds})
 
     def close(self) -> None:
-        self._events.close()
+        with suppress(OSError):  # what could not be written was said before
+            self._events.close()
 
 
 def read_progress(path: Path) -> tuple[list[str], list[list[str]], int]:
