@@ -32,7 +32,7 @@ from tensorboardX.summary import scalar
 
 from dusdi import checkpoint, files
 from dusdi.checkpoint import Checkpoint
-from dusdi.config import AnyConfig, BaseConfig, Config, configure, from_json
+from dusdi.config import AnyConfig, BaseConfig, Config, PPOConfig, configure, from_json
 from dusdi.errors import CheckpointError, UsageError, unknown_name
 from dusdi.parallel import cores
 from dusdi.types import WorldSpec, difference
@@ -197,7 +197,12 @@ def take_up(
         return _begun(folder / "config.json", spec, asked, kind, origin or {}) if resume else None
     if not resume:
         raise UsageError(f"{folder} already holds a run; resume it with --resume (resume=True), or choose another folder")
-    read_settings(found, kind)
+    settings = found.description.get("config")
+    if isinstance(settings, dict) and any(
+        set(settings) == set(other.fields()) for other in (Config, PPOConfig) if other is not kind
+    ):
+        raise UsageError(f"{folder} holds a run of another kind; choose another folder")
+    read_settings(found, kind)  # before it is compared with config.json
     config, theirs = read_settings(_with_written(found, folder / "config.json"), kind)
     if _as_json(theirs.to_json()) != _as_json(spec.to_json()):
         raise UsageError(f"{folder} holds a run in another world: {difference(theirs, spec)}")
@@ -256,8 +261,6 @@ def read_settings(found: Checkpoint, kind: type[BaseConfig] = Config, part: str 
     """The config and the world that a checkpoint (or a part of its description) names, or a `CheckpointError`."""
     try:
         description = found.description[part] if part else found.description
-        if kind is not Config and set(description["config"]) == set(Config.fields()):
-            raise CheckpointError("it is a run of another kind")
         return from_json(description["config"], kind), WorldSpec.from_json(description["world"])
     except CheckpointError as error:
         raise CheckpointError(f"{found.path}: {error}") from error

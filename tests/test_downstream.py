@@ -160,7 +160,7 @@ def test_flat_soft_actor_critic_learns_the_same_task_without_skills(tmp_path):
 def test_fine_tuning_starts_from_the_policy_it_is_given(tmp_path):
     """A flat policy learned without the task's variables goes on with them: at first it acts as before."""
     start = dusdi.pretrain(Lights(), method="extrinsic", preset="debug", steps=3_200, progress=False, out=tmp_path / "flat")
-    tuned = dusdi.downstream(start, Lights(), agent="sac", preset="debug", steps=1_600, random_steps=1_600, progress=False)
+    tuned = dusdi.downstream(start, Lights(), agent="sac", preset="debug", steps=1_632, random_steps=1_600, progress=False)
     observation = np.random.default_rng(0).uniform(size=(5, 6)).astype(np.float32)
     nothing = np.zeros((5, 0), np.int32)
     old, new = (policy.params.actor["params"]["networks"]["output"]["kernel"] for policy in (start, tuned.policy))

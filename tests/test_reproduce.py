@@ -78,7 +78,7 @@ def test_fig4_has_the_curves_of_skills_beside_floor_and_ceiling_and_shares_their
     curve = [float(row["return"]) for row in rows_of(few.out / "fig4.csv") if row["method"] == "dusdi"]
     line = next(line for line in (few.out / "fig4.md").read_text().splitlines() if line.startswith("| dusdi |"))
     assert line.split(" | ")[3] == f"{sum(curve) / len(curve):,.1f}"  # while learning
-    with pytest.raises(UsageError, match="random ones"):
+    with pytest.raises(UsageError, match="the first 320 are random"):
         reproduce("fig4", dataclasses.replace(few, task_fields={"steps": 300}, runs=few.runs / "other", out=few.out / "other"))
     assert not (few.runs / "other").exists()  # refused before skills were trained
 
