@@ -1,5 +1,6 @@
 """DMC-Walker: the same walker as dm_control's, only many at a time."""
 
+import importlib.util
 import subprocess
 import sys
 
@@ -28,6 +29,8 @@ def model():
 
 @pytest.fixture(scope="module")
 def theirs():
+    if sys.version_info >= (3, 13):
+        pytest.importorskip("dm_control", reason="labmaze, which it needs, has no wheels for this Python")
     from dm_control import suite
 
     return suite.load("walker", "run", task_kwargs={"random": 0})
@@ -38,6 +41,32 @@ def seen_by(physics):
     velocity = physics.velocity()
     place = [physics.data.qpos[1], physics.torso_height(), physics.horizontal_velocity()]
     return np.concatenate([place, velocity[[1, 0]], physics.orientations(), velocity[2:]])
+
+
+#: How fields of a compiled model begin that are about pictures, sensors, names and memory.
+NOT_PHYSICS = ("bvh_", "cam_", "geom_matid", "geom_rgba", "light_", "mat_", "name", "nbuffer", "ncam", "nmat", "nnames",
+               "nsensor", "ntex", "sensor_", "signature", "tex_")  # fmt: skip
+
+
+def physics_of(model):
+    """Names of the parts of a compiled model, and all its numbers that matter to the physics."""
+    parts = {"body": model.nbody, "jnt": model.njnt, "geom": model.ngeom, "actuator": model.nu}
+    fields = {kind: np.array([getattr(model, kind)(i).name for i in range(count)]) for kind, count in parts.items()}
+    for owner, prefix in ((model, ""), (model.opt, "opt.")):
+        for name in dir(owner):
+            value = getattr(owner, name)
+            if isinstance(value, np.ndarray | int | float) and not name.startswith(("_", *NOT_PHYSICS)):
+                fields[prefix + name] = np.asarray(value)
+    for name in ("geom_pos", "geom_size", "geom_sameframe"):
+        fields[name] = fields[name][1:]  # less the floor: planes have no end, wherever their middle is drawn
+    return fields
+
+
+def test_the_compiled_model_is_that_of_dm_control(theirs, model):
+    ours, expected = physics_of(model), physics_of(theirs.physics.model.ptr)
+    assert ours.keys() == expected.keys() >= {"body_mass", "dof_damping", "geom_friction", "actuator_gear", "opt.timestep"}
+    for name in expected:
+        np.testing.assert_array_equal(ours[name], expected[name], err_msg=name)
 
 
 def test_observation_step_and_reward_agree_with_dm_control(theirs):
@@ -176,11 +205,15 @@ v.render()
     assert done.stdout == "steps\n" and "UsageError: MuJoCo can't draw here" in done.stderr and "MUJOCO_GL=osmesa" in done.stderr
 
 
-@pytest.mark.parametrize("missing", ["mujoco", "dm_control"])
-def test_without_the_extra_the_error_names_it(monkeypatch, missing):
-    import importlib.util
-
+def test_without_the_extra_the_error_names_it(monkeypatch):
     find = importlib.util.find_spec
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == missing else find(name))
-    with pytest.raises(UsageError, match=rf"'walker' needs the package '{missing}'.*pip install 'dusdi\[mujoco\]'"):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "mujoco" else find(name))
+    with pytest.raises(UsageError, match=r"'walker' needs the package 'mujoco'.*pip install 'dusdi\[mujoco\]'"):
         dusdi.make("walker").vector(1)
+
+
+def test_it_does_not_need_dm_control(monkeypatch):
+    """Which does not install on every Python."""
+    monkeypatch.setitem(sys.modules, "dm_control", None)
+    Walker().check_installed()
+    assert Walker().vector(1).reset(0).shape == (1, 26)

@@ -155,7 +155,8 @@ def build_model(world: str) -> Any:
     mujoco = load_mujoco(world)
     folder = package_folder("gymnasium_robotics", world) / "envs" / "assets"
     spec = mujoco.MjSpec.from_file(str(folder / "fetch" / "reach.xml"))
-    for name in ("robot0:mocap", "floor0", "table0"):
+    cameras = ("robot0:gripper_camera_link", "robot0:head_camera_depth_frame", "robot0:external_camera_body_0")
+    for name in ("robot0:mocap", "floor0", "table0", *cameras):
         spec.delete(spec.body(name))
     for unwanted in [*spec.equalities, *spec.excludes, *spec.lights, spec.geom("floor0"), *spec.body("robot0:base_link").joints]:
         spec.delete(unwanted)
@@ -163,7 +164,6 @@ def build_model(world: str) -> Any:
         spec.delete(texture)
     spec.option.timestep, spec.option.gravity = TIMESTEP, (0, 0, 0)
     spec.option.integrator = mujoco.mjtIntegrator.mjINT_IMPLICITFAST
-    spec.compiler.fusestatic = True  # bodies that can't move are part of those that carry them
     _motorise(mujoco, spec)
     _furnish(mujoco, spec)
     return spec.compile()
