@@ -107,7 +107,8 @@ def test_random_actions_for_twenty_thousand_steps_break_nothing_and_leave_nothin
         for qpos in simulation.qpos:
             data.qpos[:] = qpos
             mujoco.mj_kinematics(WORLD.model, data)
-            assert np.abs(data.xpos[:, :2]).max() < ROOM + WALL_HALF  # a swung arm presses into a wall for a moment
+            # the fingers of a swung arm press into a wall for a moment
+            assert np.abs(data.xpos[:, :2]).max() < ROOM + WALL_HALF
         assert np.abs(simulation.qvel).max() < 30
         for finger in fingers:  # that slip when the arm swings would press or not by chance; the button is at 35 of 50 mm
             closed = simulation.qpos[:, finger.qposadr[0]]
