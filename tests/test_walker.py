@@ -1,5 +1,6 @@
 """DMC-Walker: the same walker as dm_control's, only many at a time."""
 
+import importlib.util
 import subprocess
 import sys
 
@@ -28,6 +29,8 @@ def model():
 
 @pytest.fixture(scope="module")
 def theirs():
+    if sys.version_info >= (3, 13):
+        pytest.importorskip("dm_control", reason="it needs labmaze, which has no wheels here")
     from dm_control import suite
 
     return suite.load("walker", "run", task_kwargs={"random": 0})
@@ -38,6 +41,37 @@ def seen_by(physics):
     velocity = physics.velocity()
     place = [physics.data.qpos[1], physics.torso_height(), physics.horizontal_velocity()]
     return np.concatenate([place, velocity[[1, 0]], physics.orientations(), velocity[2:]])
+
+
+#: How the names of a compiled model's fields begin that are about pictures, sensors and memory.
+NOT_PHYSICS = (
+    "bvh_", "cam_", "geom_matid", "geom_rgba", "light_", "mat_", "name", "nbuffer", "ncam", "nmat",
+    "nnames", "nsensor", "ntex", "sensor_", "signature", "tex_",
+)  # fmt: skip
+
+
+def physics_of(model):
+    """The numbers of a compiled model that matter to the physics, and the names of its parts."""
+    fields = {}
+    for owner, prefix in ((model, ""), (model.opt, "opt.")):
+        for name in dir(owner):
+            value = getattr(owner, name)
+            number = isinstance(value, np.ndarray | int | float)
+            if number and not name.startswith(("_", *NOT_PHYSICS)):
+                fields[prefix + name] = np.array(value)
+    # planes have no end, so it does not matter where along x the floor is drawn
+    fields["geom_pos"][0, 0] = fields["geom_size"][0] = fields["geom_sameframe"][0] = 0
+    for kind, count in (("body", model.nbody), ("jnt", model.njnt), ("geom", model.ngeom)):
+        fields[kind] = np.array([getattr(model, kind)(i).name for i in range(count)])
+    return fields
+
+
+def test_the_compiled_model_is_that_of_dm_control(theirs, model):
+    ours, expected = physics_of(model), physics_of(theirs.physics.model.ptr)
+    assert ours.keys() == expected.keys()
+    assert {"body_mass", "dof_damping", "actuator_gear", "opt.timestep"} < expected.keys()
+    for name in expected:
+        np.testing.assert_array_equal(ours[name], expected[name], err_msg=name)
 
 
 def test_observation_step_and_reward_agree_with_dm_control(theirs):
@@ -176,11 +210,14 @@ v.render()
     assert done.stdout == "steps\n" and "UsageError: MuJoCo can't draw here" in done.stderr and "MUJOCO_GL=osmesa" in done.stderr
 
 
-@pytest.mark.parametrize("missing", ["mujoco", "dm_control"])
-def test_without_the_extra_the_error_names_it(monkeypatch, missing):
-    import importlib.util
-
-    find = importlib.util.find_spec
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == missing else find(name))
-    with pytest.raises(UsageError, match=rf"'walker' needs the package '{missing}'.*pip install 'dusdi\[mujoco\]'"):
+def test_without_the_extra_the_error_names_it(monkeypatch):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(UsageError, match=r"'walker' needs .* 'mujoco'.*install 'dusdi\[mujoco\]'"):
         dusdi.make("walker").vector(1)
+
+
+def test_it_does_not_need_dm_control(monkeypatch):
+    """Which does not install on every Python."""
+    monkeypatch.setitem(sys.modules, "dm_control", None)
+    Walker().check_installed()
+    assert Walker().vector(1).reset(0).shape == (1, 26)

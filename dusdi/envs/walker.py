@@ -1,7 +1,7 @@
 """DMC-Walker: dm_control's planar walker, many at a time.
 
-Model, starts, control rate and observation are dm_control's. Two entries are added: how far the walker has come, and how fast
-its centre of mass moves, which is what dm_control's tasks pay for.
+The bodies, starts, control rate and observation are those of dm_control. Two entries are added: how
+far the walker has come, and how fast its centre of mass moves, which dm_control's tasks reward.
 """
 
 from __future__ import annotations
@@ -19,6 +19,63 @@ SUBSTEPS = 10  # of 2.5 ms, as in dm_control
 STANDING = 1.3  # height of the torso when rootz is 0
 ROOTZ, ROOTX, ROOTY = range(3)
 X, Z, CENTRE_SPEED, TORSO_XX = 0, 1, 2, 5  # observation entries that tasks look at
+
+#: The planar walker with the physics of dm_control's. Lengths are in metres, ranges in degrees.
+#: Contacts are between the walker and the floor only.
+MJCF = """
+<mujoco model="walker">
+  <option timestep="0.0025"/>
+  <statistic extent="2" center="0 0 1"/>
+  <visual>
+    <headlight ambient=".4 .4 .4" diffuse=".8 .8 .8" specular=".1 .1 .1"/>
+    <map znear=".01"/>
+  </visual>
+  <asset>
+    <texture name="sky" type="skybox" builtin="gradient" width="256" height="1536"
+             rgb1=".5 .7 .9" rgb2=".05 .08 .12"/>
+    <texture name="tiles" type="2d" builtin="checker" mark="edge" width="300" height="300"
+             rgb1=".1 .2 .3" rgb2=".2 .3 .4" markrgb=".2 .3 .4"/>
+    <material name="tiles" texture="tiles" texuniform="true" reflectance=".2"/>
+  </asset>
+  <default>
+    <geom type="capsule" conaffinity="0" friction=".7 .1 .1" rgba=".7 .5 .3 1"/>
+    <joint axis="0 -1 0" damping=".1" armature=".01" solimplimit="0 .99 .01"/>
+    <motor ctrlrange="-1 1"/>
+    <default class="root">
+      <joint damping="0" armature="0"/>
+    </default>
+  </default>
+  <worldbody>
+    <geom name="floor" type="plane" conaffinity="1" size="0 .8 .2" material="tiles" rgba="1 1 1 1"/>
+    <body name="torso" pos="0 0 1.3">
+      <light pos="0 0 2" mode="trackcom"/>
+      <camera name="side" pos="0 -2 .7" euler="60 0 0" mode="trackcom"/>
+      <joint name="rootz" class="root" type="slide" axis="0 0 1"/>
+      <joint name="rootx" class="root" type="slide" axis="1 0 0"/>
+      <joint name="rooty" class="root" axis="0 1 0"/>
+      <geom name="torso" size=".07" fromto="0 0 .3 0 0 -.3"/>
+      {legs}
+    </body>
+  </worldbody>
+  <actuator>{motors}</actuator>
+</mujoco>
+"""
+LEG = """
+<body name="{side}_thigh" pos="0 {y} -.3">
+  <joint name="{side}_hip" range="-20 100"/>
+  <geom name="{side}_thigh" size=".05" fromto="0 0 0 0 0 -.45"/>
+  <body name="{side}_leg" pos="0 0 -.7">
+    <joint name="{side}_knee" pos="0 0 .25" range="-150 0"/>
+    <geom name="{side}_leg" size=".04" fromto="0 0 .25 0 0 -.25"/>
+    <body name="{side}_foot" pos=".06 0 -.25">
+      <joint name="{side}_ankle" pos="-.06 0 0" range="-45 45"/>
+      <geom name="{side}_foot" size=".05" fromto=".1 0 0 -.1 0 0"/>
+    </body>
+  </body>
+</body>
+"""
+SIDES = {"right": -0.05, "left": 0.05}  # and where their legs are along y
+GEARS = {"hip": 100, "knee": 50, "ankle": 20}  # torques at full action, in newton metres
 
 
 class Walker(HostWorld):
@@ -45,17 +102,19 @@ class Walker(HostWorld):
     }
 
     def check_installed(self):
-        for package in ("mujoco", "dm_control"):
-            package_folder(package, self.spec.name)
+        package_folder("mujoco", self.spec.name)
 
     @cached_property
     def model(self) -> Any:
-        """The walker as dm_control ships it, less its sensor, which is faster without MuJoCo."""
-        mujoco, folder = load_mujoco(self.spec.name), package_folder("dm_control", self.spec.name)
-        spec = mujoco.MjSpec.from_file(str(folder / "suite" / "walker.xml"))
-        for sensor in list(spec.sensors):
-            spec.delete(sensor)
-        return spec.compile()
+        """The compiled walker."""
+        legs = "".join(LEG.format(side=side, y=y) for side, y in SIDES.items())
+        motors = "".join(
+            f'<motor name="{side}_{joint}" joint="{side}_{joint}" gear="{gear}"/>'
+            for side in SIDES
+            for joint, gear in GEARS.items()
+        )
+        mujoco = load_mujoco(self.spec.name)
+        return mujoco.MjModel.from_xml_string(MJCF.format(legs=legs, motors=motors))
 
     def vector(self, count: int) -> VectorWorld:
         return _Walkers(self.model, self.spec, count)
