@@ -11,7 +11,7 @@ import jax.numpy as jnp
 
 from dusdi import policy
 from dusdi.config import Config, configure
-from dusdi.envs import make
+from dusdi.envs import as_world
 from dusdi.envs.base import World
 from dusdi.errors import UsageError
 from dusdi.learner import TrainState, make_trainer
@@ -43,7 +43,7 @@ def pretrain(
     Returns:
       The skills (of the first seed, if there are several; `dusdi.load` gives the others).
     """
-    world = make(env) if isinstance(env, str) else env
+    world = as_world(env)
     asked = fields if preset is None else {"preset": preset, **fields}
 
     def new_config() -> Config:

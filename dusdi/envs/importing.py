@@ -1,0 +1,113 @@
+"""Worlds that users name on the command line: by a Gymnasium id, or by a function of their own."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import gymnasium
+
+from dusdi.envs.base import World
+from dusdi.envs.factors import Entries
+from dusdi.envs.from_gymnasium import from_gymnasium
+from dusdi.envs.gymnasium_vector import close_copies
+from dusdi.errors import UsageError, WorldError, unknown_name
+from dusdi.types import WorldSpec
+
+PREFIX = "gym:"
+SPELLINGS = "gym:ID, package.module:function or path/to/file.py:function"
+
+
+def import_world(
+    text: str,
+    factors: Mapping[str, Entries] | None = None,
+    proprioception: Entries | None = None,
+    options: Mapping[str, Any] | None = None,
+    like: WorldSpec | None = None,
+) -> World:
+    """The world that `gym:ID`, `package.module:function` or `path/to/file.py:function` names.
+
+    Args:
+      text: a Gymnasium id, or what returns a world or a Gymnasium environment (or is one).
+      factors: of a Gymnasium environment; see `from_gymnasium`.
+      proprioception: entries or factors of it that no skill component is to control.
+      options: that a Gymnasium environment is made with.
+      like: the world of a run, whose factors a Gymnasium environment gets if none are given.
+    """
+    options = options or {}
+    found = text.removeprefix(PREFIX) if text.startswith(PREFIX) else _find(text, options)
+    if isinstance(found, World):
+        if factors or proprioception or options:
+            raise UsageError(
+                f"{text} gives a world, which has factors and options already; "
+                "--factor, --proprioception and --env-option are for Gymnasium environments"
+            )
+        return found
+    if not factors and like is not None:
+        factors = {factor.name: factor.indices for factor in like.factors}
+        proprioception = [factor.name for factor in like.factors if not factor.controlled]
+    return from_gymnasium(found, factors or {}, proprioception, **options)
+
+
+def _find(text: str, options: Mapping[str, Any]) -> Any:
+    """What a function or variable of the user gives: a world, or what makes environments."""
+    place, _, attribute = text.rpartition(":")
+    module = _import(place, text)
+    if not hasattr(module, attribute):
+        names = [name for name in vars(module) if not name.startswith("_")]
+        raise unknown_name(f"function of {place}:", attribute, names)
+    found = getattr(module, attribute)
+    if isinstance(found, World) or (isinstance(found, type) and issubclass(found, gymnasium.Env)):
+        return found
+    made = _call(text, found, options)
+    if isinstance(made, gymnasium.Env):
+        close_copies(text, [made])
+        return found
+    if isinstance(made, World) or callable(made):
+        return made
+    raise UsageError(f"{text} gave {type(made).__name__}, not a world or a Gymnasium environment")
+
+
+def _call(text: str, function: Any, options: Mapping[str, Any]) -> Any:
+    if not callable(function):
+        raise UsageError(f"{text} is {type(function).__name__}, not a function that makes a world")
+    try:
+        inspect.signature(function).bind(**options)
+    except TypeError as error:
+        raise UsageError(f"{text} can't be called with these options: {error}") from None
+    except ValueError:  # it does not say what it takes
+        pass
+    try:
+        return function(**options)
+    except Exception as error:
+        raise WorldError(f"{text} raised {type(error).__name__}: {error}") from error
+
+
+def _import(place: str, text: str) -> ModuleType:
+    """The module that a dotted name or the path of a file names; the working folder comes first."""
+    is_file = place.endswith(".py")
+    file = Path(place).resolve()
+    folder, name = (str(file.parent), file.stem) if is_file else (os.getcwd(), place)
+    if is_file and not file.exists():
+        raise UsageError(f"there is no file {place}")
+    if not is_file and not all(part.isidentifier() for part in name.split(".")):
+        raise UsageError(f"a world is named by {SPELLINGS}, not {text!r}")
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+    try:
+        module = importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name and (name == error.name or name.startswith(f"{error.name}.")):
+            raise UsageError(f"can't import the world {text!r}: {error}") from None
+        raise WorldError(f"importing {place} failed: {error}") from error
+    except Exception as error:
+        raise WorldError(f"importing {place} failed: {type(error).__name__}: {error}") from error
+    if is_file and Path(module.__file__ or "").resolve() != file:
+        raise UsageError(f"there is another module called {name!r}; rename {place}")
+    return module
