@@ -136,7 +136,7 @@ def test_options_reach_the_function_that_makes_an_environment(source):
         ("./json.py:world", "another module called 'json'; rename"),
         ("gym:HalfCheeta-v5", "did you mean HalfCheetah-v5"),
         ("gym:HalfCheetah-v99", "did you mean HalfCheetah"),
-        ("gym:Qwertzuiop-v0", "those of other packages are written package:id"),
+        ("gym:Qwertzuiop-v0", "if another package has it, write package:Qwertzuiop-v0"),
         ("gym:no_such_module:X-v0", "No module named"),
         ("gym:Pendulum-v1", "name at least one factor.*0:3"),
     ],
@@ -359,6 +359,16 @@ def test_mujoco_draws_without_a_display():
     vector.reset(0)
     assert vector.render().std() > 1
     vector.close()
+
+
+def test_mujoco_says_things_once(capfd):
+    import mujoco
+
+    world = dusdi.from_gymnasium("HalfCheetah-v5", {"speed": [8]})
+    capfd.readouterr()  # some versions warn of its model
+    world.vector(3).close()
+    assert "WARNING" not in capfd.readouterr().err
+    assert mujoco.get_mju_user_warning() is None
 
 
 # --- environments from hell ---

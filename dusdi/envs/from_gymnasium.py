@@ -132,9 +132,9 @@ def _check_registered(name: str) -> None:
         raise UsageError(f"can't import {package!r} of {name!r}: {error}") from error
     except gymnasium.error.Error:
         near = difflib.get_close_matches(wanted, list(gymnasium.registry), n=3, cutoff=0.6)
-        hint = f"did you mean {' or '.join(near)}? " if near else ""
-        others = "those of other packages are written package:id"
-        raise UsageError(f"Gymnasium has no {name!r}; {hint}({others})") from None
+        hint = f"did you mean {' or '.join(near)}?" if near else "is it spelt right?"
+        others = f"if another package has it, write package:{wanted}"
+        raise UsageError(f"Gymnasium has no {name!r}; {hint} ({others})") from None
 
 
 def _name(env: AnyEnv) -> str:

@@ -7,8 +7,11 @@ and what was expected; if the environment raised an exception, that is the error
 from __future__ import annotations
 
 import inspect
+import sys
+import traceback
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -52,9 +55,10 @@ class GymnasiumVector(VectorWorld):
         self._steps = 0
         self._envs: list[gymnasium.Env] = []
         try:
-            for index in range(count):
-                self._envs.append(make_copy(name, make, index))
-                self._check_spaces(index)
+            with _without_mujoco_warnings():
+                for index in range(count):
+                    self._envs.append(make_copy(name, make, index))
+                    self._check_spaces(index)
         except BaseException:
             self.close()
             raise
@@ -186,6 +190,21 @@ def make_copy(name: str, make: Callable[[], gymnasium.Env], index: int = 0) -> g
     return env
 
 
+@contextmanager
+def _without_mujoco_warnings() -> Iterator[None]:
+    """Keeps MuJoCo from saying of each copy what it said of the model when it was first made."""
+    mujoco = sys.modules.get("mujoco")
+    if mujoco is None:
+        yield
+        return
+    before = mujoco.get_mju_user_warning()
+    mujoco.set_mju_user_warning(lambda text: None)
+    try:
+        yield
+    finally:
+        mujoco.set_mju_user_warning(before)
+
+
 def close_copies(name: str, envs: Sequence[gymnasium.Env]) -> None:
     """Closes copies; if some can't be closed, that is only worth a warning."""
     failed = []
@@ -201,7 +220,8 @@ def close_copies(name: str, envs: Sequence[gymnasium.Env]) -> None:
 
 def raised(name: str, where: str, error: Exception, advice: str = "") -> WorldError:
     """The error that tells of an exception in the environment; raise it from that."""
-    what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    what = f"{type(error).__name__}: {str(error) or frame.line}"
     return WorldError(f"world {name!r}: {where} raised {what}{advice}")
 
 
