@@ -143,7 +143,7 @@ class Hierarchy:
             if over.all():
                 break
             if done.any():  # what is over goes on in an episode that does not count, since all copies step together
-                observation = self._vector.reset(mask=done)
+                observation = self._checked(self._vector.reset(mask=done))
                 self._age[done] = 0
         if over.any() and self._autoreset:
             observation = self._checked(self._vector.reset(mask=over))

@@ -361,6 +361,14 @@ def test_mujoco_draws_without_a_display():
     vector.close()
 
 
+def test_where_nothing_can_draw_it_is_said_what_to_install(monkeypatch):
+    monkeypatch.setenv("MUJOCO_GL", "disable")
+    vector = dusdi.from_gymnasium("InvertedPendulum-v5", {"cart": [0]}).vector_with_pictures(1)
+    vector.reset(0)
+    with pytest.raises(UsageError, match="install EGL or OSMesa"):
+        vector.render()
+
+
 def test_mujoco_says_things_once(capfd):
     import mujoco
 

@@ -20,7 +20,7 @@ import numpy as np
 from gymnasium import spaces
 
 from dusdi.envs.base import VectorWorld
-from dusdi.envs.pictures import drawing_hint
+from dusdi.envs.pictures import check_drawable, drawing_hint
 from dusdi.errors import WorldError
 
 #: For each kind of number that a space holds, the kinds that an observation may consist of.
@@ -130,6 +130,7 @@ class GymnasiumVector(VectorWorld):
 
     def render(self, index=0):
         where = f"render of copy {index} after {self._steps} steps"
+        check_drawable(self._envs[index])
         try:
             picture = self._envs[index].render()
         except NotImplementedError:
@@ -184,7 +185,7 @@ def make_copy(name: str, make: Callable[[], gymnasium.Env], index: int = 0) -> g
     try:
         env = make()
     except Exception as error:
-        raise raised(name, where, error) from error
+        raise raised(name, where, error, drawing_hint(error)) from error
     if not isinstance(env, gymnasium.Env):
         raise WorldError(f"world {name!r}: {where} must give a gymnasium.Env, not {_what(env)}")
     return env
@@ -221,7 +222,7 @@ def close_copies(name: str, envs: Sequence[gymnasium.Env]) -> None:
 def raised(name: str, where: str, error: Exception, advice: str = "") -> WorldError:
     """The error that tells of an exception in the environment; raise it from that."""
     frame = traceback.extract_tb(error.__traceback__)[-1]
-    what = f"{type(error).__name__}: {str(error) or frame.line}"
+    what = f"{type(error).__name__}: {str(error).rstrip('.') or frame.line}"
     return WorldError(f"world {name!r}: {where} raised {what}{advice}")
 
 

@@ -8,13 +8,17 @@ import os
 import sys
 import traceback
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
+import gymnasium
 import numpy as np
 
 from dusdi.errors import UsageError
 
 SIZE = 480
+#: Packages and files of others that draw by OpenGL.
+DRAWING_PARTS = {"OpenGL", "glfw", "egl", "osmesa", "gl_context.py", "mujoco_rendering.py"}
 DRAWING_ADVICE = (
     "install EGL or OSMesa (Debian: apt install libegl1 libgl1-mesa-dri, or libosmesa6) "
     "and choose it by MUJOCO_GL=egl or MUJOCO_GL=osmesa"
@@ -31,9 +35,15 @@ def choose_opengl() -> None:
 
 def drawing_hint(error: Exception) -> str:
     """What to do about an exception from drawing, if it comes from OpenGL; follows its message."""
-    files = [frame.filename for frame in traceback.extract_tb(error.__traceback__)]
-    is_opengl = any(package in file for file in files for package in ("mujoco", "OpenGL", "glfw"))
+    files = [Path(frame.filename) for frame in traceback.extract_tb(error.__traceback__)]
+    is_opengl = any(DRAWING_PARTS & set(file.parts) for file in files)
     return f"; if OpenGL is missing here, {DRAWING_ADVICE}" if is_opengl else ""
+
+
+def check_drawable(env: gymnasium.Env) -> None:
+    """Raises a `UsageError` if an environment on MuJoCo is to be drawn where nothing can draw."""
+    if os.environ.get("MUJOCO_GL") == "disable" and hasattr(env.unwrapped, "mujoco_renderer"):
+        raise UsageError(f"there is nothing here that MuJoCo could draw with; {DRAWING_ADVICE}")
 
 
 class Camera:
