@@ -108,6 +108,13 @@ def test_an_environment_by_module_and_factors(source, name):
     assert like.spec == world.spec
 
 
+def test_the_factors_of_a_run_do_not_fit_another_world(source):
+    like = dusdi.from_gymnasium(Sliders, SLIDERS).spec
+    told = "not the world of that run, 'Sliders', but one with .*3 observations, not 4"
+    with pytest.raises(UsageError, match=told):
+        import_world("gym:Pendulum-v1", like=like)
+
+
 def test_options_reach_the_function_that_makes_an_environment(source):
     world = import_world("own_source:env", {"angle": "0:2"}, options={"g": 3.0})
     assert world.spec.options == {"g": 3.0}
@@ -645,6 +652,33 @@ def test_a_policy_is_blamed_for_its_own_nans(skills, monkeypatch):
     hierarchy.restart(0)
     monkeypatch.setattr(skills, "act", lambda observation, skill: np.full((2, 3), np.inf))
     with pytest.raises(NonFiniteError, match=told):
+        hierarchy.step(np.zeros((2, 3), int))
+
+
+def test_a_world_is_blamed_for_nans_at_a_reset_in_the_middle_of_a_skill(skills):
+    class Ends(Sliders):
+        resets = 0
+
+        def reset(self, *, seed=None, options=None):
+            observation, info = super().reset(seed=seed)
+            self.steps, self.resets = 0, self.resets + 1
+            return (observation if self.resets < 2 else observation * np.nan), info
+
+        def step(self, action):
+            self.steps += 1
+            observation, reward, _, truncated, info = super().step(action)
+            return observation, reward, self.steps == 3, truncated, info
+
+    class Two:
+        made = 0
+
+        def __call__(self):
+            self.made += 1
+            return Ends() if self.made == 2 else Sliders()
+
+    hierarchy = Hierarchy(dusdi.from_gymnasium(Two(), SLIDERS), skills, 2)
+    hierarchy.restart(0)
+    with pytest.raises(WorldError, match="non-finite observation"):
         hierarchy.step(np.zeros((2, 3), int))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 import inspect
 import os
@@ -17,8 +18,9 @@ from dusdi.envs.base import World
 from dusdi.envs.factors import Entries
 from dusdi.envs.from_gymnasium import from_gymnasium
 from dusdi.envs.gymnasium_vector import close_copies
+from dusdi.envs.pictures import choose_opengl
 from dusdi.errors import UsageError, WorldError, unknown_name
-from dusdi.types import WorldSpec
+from dusdi.types import WorldSpec, difference
 
 PREFIX = "gym:"
 SPELLINGS = "gym:ID, package.module:function or path/to/file.py:function"
@@ -40,6 +42,7 @@ def import_world(
       options: that a Gymnasium environment is made with.
       like: the world of a run, whose factors a Gymnasium environment gets if none are given.
     """
+    choose_opengl()
     options = options or {}
     found = text.removeprefix(PREFIX) if text.startswith(PREFIX) else _find(text, options)
     if isinstance(found, World):
@@ -49,10 +52,14 @@ def import_world(
                 "--factor, --proprioception and --env-option are for Gymnasium environments"
             )
         return found
-    if not factors and like is not None:
-        factors = {factor.name: factor.indices for factor in like.factors}
-        proprioception = [factor.name for factor in like.factors if not factor.controlled]
-    return from_gymnasium(found, factors or {}, proprioception, **options)
+    if like is None or factors or proprioception:
+        return from_gymnasium(found, factors or {}, proprioception, **options)
+    world = from_gymnasium(found, {"everything": slice(None)}, **options)
+    if world.spec.observation_size != like.observation_size:
+        told = f"{text} is not the world of that run, {like.name!r}"
+        raise UsageError(f"{told}, but one with {difference(world.spec, like)}")
+    world.spec = dataclasses.replace(world.spec, factors=like.factors)
+    return world
 
 
 def _find(text: str, options: Mapping[str, Any]) -> Any:
