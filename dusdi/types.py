@@ -99,9 +99,6 @@ def check_factors(factors: tuple[Factor, ...], observation_size: int) -> None:
     for factor in factors:
         if not isinstance(factor.name, str) or not factor.name.strip():
             raise WorldError(f"factors have names that are not empty; {factor.name!r} is no name")
-        if f"not {factor.name}" in names:
-            both = f"{factor.name!r} and 'not {factor.name}'"
-            raise WorldError(f"factors {both} would share a column of the log; rename one")
         if names.count(factor.name) > 1:
             raise WorldError(f"two factors are called {factor.name!r}; give each its own name")
         if not factor.indices:

@@ -70,7 +70,6 @@ def test_an_instance_is_refused():
         ([[0], [1]], [], r"factors must be a dict.*\[\[0\], \[1\]\]"),
         ({1: [0]}, [], "1 is no name"),
         ({" ": [0]}, [], "' ' is no name"),
-        ({"a": [0], "not a": [1]}, [], "share a column"),
         ({"a": slice("x", "y")}, [], "factor 'a' is given as slice.*not an index"),
         ({"a": slice(0, 2, 0)}, [], "factor 'a' is given as slice.*not an index"),
         ({"a": "0:2:0"}, [], "factor 'a' is given as slice"),
