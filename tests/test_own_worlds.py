@@ -2,8 +2,8 @@
 
 import dataclasses
 import json
-import os
 import re
+import sys
 from functools import partial
 
 import gymnasium
@@ -70,6 +70,7 @@ def env_class(): return PendulumEnv
 def maker(): return lambda: PendulumEnv()
 def needs(x): return world()
 def nothing(): return None
+def wrong(): return dusdi.from_gymnasium(PendulumEnv, {"a": 9})
 def number(): return 3
 def breaks(): raise KeyError("a bug")
 ready = world()
@@ -78,7 +79,7 @@ text = "world"
 
 
 @pytest.fixture(scope="module")
-def source(tmp_path_factory):
+def source_folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("source")
     (folder / "helper.py").write_text("FACTORS = {'angle': [0, 1], 'speed': [2]}")
     (folder / "own_source.py").write_text(SOURCE)
@@ -86,10 +87,15 @@ def source(tmp_path_factory):
     (folder / "bad_import.py").write_text("import no_such_dependency\n")
     (folder / "bad_line.py").write_text("1 / 0\n")
     (folder / "json.py").write_text(SOURCE)
-    before = os.getcwd()
-    os.chdir(folder)
-    yield folder
-    os.chdir(before)
+    return folder
+
+
+@pytest.fixture
+def source(source_folder, monkeypatch):
+    """The working folder, with modules of a user in it."""
+    monkeypatch.chdir(source_folder)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    return source_folder
 
 
 @pytest.mark.parametrize("place", ["own_source", "./own_source.py", "{}/own_source.py"])
@@ -124,9 +130,12 @@ def test_options_reach_the_function_that_makes_an_environment(source):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (".rel:x", "path/to/file.py:function"),
-        ("..:x", "path/to/file.py:function"),
-        (":x", "path/to/file.py:function"),
+        (".rel:x", "neither package.module nor path/to/file.py"),
+        ("..:x", "neither package.module nor path/to/file.py"),
+        (":x", "neither package.module nor path/to/file.py"),
+        ("gym:.rel:X-v0", "neither package.module nor path/to/file.py"),
+        ("gym:bad_line:X-v0", "failed: ZeroDivisionError"),
+        ("own_source:wrong", "^factor 'a' names observation entry 9"),
         ("./nowhere.py:x", "no file ./nowhere.py"),
         ("no_such_module:x", "can't import"),
         ("own_source:wrold", "did you mean world"),
@@ -169,7 +178,9 @@ def test_the_exception_of_the_users_code_is_kept(source, text):
         (["pretrain", "gym:Pendulum-v1", "--factor", "a=0", "--factor", "a=1"], "given twice"),
         (["pretrain", "gym:Pendulum-v1", "--factor", "a=0", "--env-option", "no=1"], "'no'"),
         (["pretrain", "gunner-2d", "--factor", "a=0"], "has its factors"),
-        (["pretrain", "own_source:world", "--factor", "a=0"], "has factors and options already"),
+        (["pretrain", "own_source:world", "--factor", "a=0"], "which has its factors"),
+        (["pretrain", "own_source:env_class", "--env-option", "a=0"], "unexpected keyword"),
+        (["pretrain", "own_source:env", "--factor", "a=0", "--env-option", "name=0"], "'name'"),
     ],
 )
 def test_mistakes_on_the_command_line(source, capsys, arguments, message):
@@ -185,7 +196,8 @@ def test_training_says_how_to_make_a_world(env):
 
 
 def test_instances_that_gymnasium_made_are_copied():
-    plain = gymnasium.make("Pendulum-v1", g=3.0, max_episode_steps=70)
+    options = {"g": 3.0, "max_episode_steps": 70, "render_mode": "rgb_array"}
+    plain = gymnasium.make("Pendulum-v1", **options)
     made = gymnasium.wrappers.RescaleAction(plain, -1.0, 1.0)
     world = dusdi.from_gymnasium(made, {"angle": [0, 1]})
     assert (world.spec.name, world.spec.episode_length) == ("Pendulum-v1", 70)
@@ -193,7 +205,8 @@ def test_instances_that_gymnasium_made_are_copied():
     assert world.spec.options == {"g": 3.0, "wrappers": [["RescaleAction", bounds]]}
     copies = world.vector(2)._envs
     assert [copy.unwrapped.g for copy in copies] == [3.0, 3.0]
-    assert copies[0].unwrapped is not made.unwrapped
+    assert copies[0].unwrapped is not made.unwrapped and copies[0].render_mode is None
+    assert world.vector_with_pictures(1)._envs[0].render_mode == "rgb_array"
 
 
 # --- options ---
@@ -614,6 +627,7 @@ def with_spaces(observation=Sliders.observation_space, action=Sliders.action_spa
         (with_spaces(action=spaces.Box(-1, 1, (0,))), "has no entries"),
         (with_spaces(action=spaces.Discrete(7), observation=Reach.observation_space), "Discrete"),
         (with_spaces(action=None), "not None"),
+        (with_spaces(observation=spaces.Box(-1, 1, (0,))), "observation space has no entries"),
         (with_spaces(observation=None), "not None"),
         (with_spaces(observation=spaces.Dict({"a": SEQUENCE})), "FlattenObservation"),
     ],

@@ -65,7 +65,7 @@ def _split_proprioception(
     entries: list[int] = []
     for part in [] if given is None else _as_list(given):
         whole = not isinstance(part, str) or part in factors
-        for piece in [part] if whole else COMMA.split(part):
+        for piece in [part] if whole else map(str.strip, COMMA.split(part)):
             if isinstance(piece, str) and piece in factors:
                 names.add(piece)
                 continue

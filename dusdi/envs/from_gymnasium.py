@@ -7,7 +7,6 @@ the user says which observation entries form which factor.
 from __future__ import annotations
 
 import difflib
-import importlib
 import inspect
 import re
 from collections.abc import Callable, Mapping
@@ -21,6 +20,7 @@ from gymnasium import spaces
 from dusdi.envs.base import HostWorld, VectorWorld
 from dusdi.envs.factors import Entries, make_factors
 from dusdi.envs.gymnasium_vector import GymnasiumVector, close_copies, make_copy
+from dusdi.envs.modules import import_module
 from dusdi.envs.pictures import choose_opengl
 from dusdi.errors import UsageError, WorldError
 from dusdi.types import WorldSpec
@@ -50,14 +50,26 @@ def from_gymnasium(
       name: what to call the world; default: the id or the name of the class or function.
       **env_options: passed on to the environment.
     """
+    return make_world(env, factors, proprioception, env_options, name=name)
+
+
+def make_world(
+    env: AnyEnv,
+    factors: Mapping[str, Entries],
+    proprioception: Entries | None,
+    options: Mapping[str, Any],
+    *,
+    name: str | None = None,
+) -> HostWorld:
+    """What `from_gymnasium` does, with the environment's options as a dict."""
     choose_opengl()
-    make = _maker(env, env_options)
+    make = _maker(env, options)
     called = name or _name(env)
     probe = make_copy(called, make)
     try:
         observation_space, action_space = _check_spaces(called, probe)
         registered = probe.spec
-        pictures = PICTURES if _takes_render_mode(env, env_options, probe) else {}
+        pictures = PICTURES if _takes_render_mode(env, options, probe) else {}
     finally:
         close_copies(called, [probe])
     if name is None and isinstance(env, str) and registered is not None:
@@ -65,7 +77,7 @@ def from_gymnasium(
     length = registered.max_episode_steps if registered is not None else None
     spec = WorldSpec(
         name=called,
-        options=_describe_options(env, env_options),
+        options=_describe_options(env, options),
         observation_size=spaces.flatdim(observation_space),
         action_size=action_space.shape[0],
         factors=make_factors(factors, proprioception, observation_space),
@@ -109,7 +121,10 @@ def _maker(env: AnyEnv, options: Mapping[str, Any]) -> Callable[..., gymnasium.E
                 f"many copies are needed, and {type(env).__name__} was not made by gymnasium.make, "
                 "so it can't be copied: pass its class or a function that makes it"
             )
-        return partial(gymnasium.make, env.spec, **{"disable_env_checker": True, **options})
+        # copies of what is shown on a screen are not shown
+        shown = {"render_mode": None} if "render_mode" in env.spec.kwargs else {}
+        options = {"disable_env_checker": True, **shown, **options}
+        return partial(gymnasium.make, env.spec, **options)
     if not callable(env):
         raise WorldError(f"pass an id, a class or a function that makes environments, not {env!r}")
     try:
@@ -124,12 +139,10 @@ def _maker(env: AnyEnv, options: Mapping[str, Any]) -> Callable[..., gymnasium.E
 def _check_registered(name: str) -> None:
     """Raises a `UsageError` with the nearest ids if Gymnasium does not know one."""
     package, _, wanted = name.rpartition(":")
+    if package:
+        import_module(package)
     try:
-        if package:
-            importlib.import_module(package)
         gymnasium.spec(wanted)
-    except ImportError as error:
-        raise UsageError(f"can't import {package!r} of {name!r}: {error}") from error
     except gymnasium.error.Error:
         near = difflib.get_close_matches(wanted, list(gymnasium.registry), n=3, cutoff=0.6)
         hint = f"did you mean {' or '.join(near)}?" if near else "is it spelt right?"
@@ -168,6 +181,8 @@ def _check_spaces(name: str, env: gymnasium.Env) -> tuple[spaces.Space, spaces.B
             f"{name}: the observation space must be a flat Box or a Dict of numbers, "
             f"not {observation}; wrap it in gymnasium.wrappers.FlattenObservation"
         )
+    if not spaces.flatdim(observation):
+        raise WorldError(f"{name}: the observation space has no entries: there is nothing to see")
     return observation, action
 
 

@@ -233,7 +233,8 @@ def flatten(space: spaces.Space, observation: Any) -> np.ndarray:
     """
     if isinstance(space, spaces.Dict):
         if not isinstance(observation, Mapping) or set(observation) != set(space):
-            raise ValueError(f"that is {_what(observation)}, not a dict of {', '.join(space)}")
+            keys = ", ".join(map(str, space))
+            raise ValueError(f"that is {_what(observation)}, not a dict of {keys}")
         return np.concatenate([_flatten_part(space, observation, key) for key in space])
     if not isinstance(space, spaces.Box):
         if not space.contains(observation):

@@ -3,27 +3,22 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib
 import inspect
-import os
-import sys
 from collections.abc import Mapping
-from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import gymnasium
 
 from dusdi.envs.base import World
 from dusdi.envs.factors import Entries
-from dusdi.envs.from_gymnasium import from_gymnasium
+from dusdi.envs.from_gymnasium import make_world
 from dusdi.envs.gymnasium_vector import close_copies
+from dusdi.envs.modules import import_module
 from dusdi.envs.pictures import choose_opengl
-from dusdi.errors import UsageError, WorldError, unknown_name
+from dusdi.errors import DusdiError, UsageError, WorldError, unknown_name
 from dusdi.types import WorldSpec, difference
 
 PREFIX = "gym:"
-SPELLINGS = "gym:ID, package.module:function or path/to/file.py:function"
 
 
 def import_world(
@@ -46,15 +41,13 @@ def import_world(
     options = options or {}
     found = text.removeprefix(PREFIX) if text.startswith(PREFIX) else _find(text, options)
     if isinstance(found, World):
-        if factors or proprioception or options:
-            raise UsageError(
-                f"{text} gives a world, which has factors and options already; "
-                "--factor, --proprioception and --env-option are for Gymnasium environments"
-            )
+        if factors or proprioception:
+            told = "--factor and --proprioception are for Gymnasium environments"
+            raise UsageError(f"{told}; {text} gives a world, which has its factors")
         return found
     if like is None or factors or proprioception:
-        return from_gymnasium(found, factors or {}, proprioception, **options)
-    world = from_gymnasium(found, {"everything": slice(None)}, **options)
+        return make_world(found, factors or {}, proprioception, options)
+    world = make_world(found, {"everything": slice(None)}, None, options)
     if world.spec.observation_size != like.observation_size:
         told = f"{text} is not the world of that run, {like.name!r}"
         raise UsageError(f"{told}, but one with {difference(world.spec, like)}")
@@ -65,7 +58,7 @@ def import_world(
 def _find(text: str, options: Mapping[str, Any]) -> Any:
     """What a function or variable of the user gives: a world, or what makes environments."""
     place, _, attribute = text.rpartition(":")
-    module = _import(place, text)
+    module = import_module(place)
     if not hasattr(module, attribute):
         names = [name for name in vars(module) if not name.startswith("_")]
         raise unknown_name(f"function of {place}:", attribute, names)
@@ -76,9 +69,12 @@ def _find(text: str, options: Mapping[str, Any]) -> Any:
     if isinstance(made, gymnasium.Env):
         close_copies(text, [made])
         return found
-    if isinstance(made, World) or callable(made):
-        return made
-    raise UsageError(f"{text} gave {type(made).__name__}, not a world or a Gymnasium environment")
+    if not isinstance(made, World) and not callable(made):
+        wanted = "a world or a Gymnasium environment"
+        raise UsageError(f"{text} gave {type(made).__name__}, not {wanted}")
+    if options:
+        raise UsageError(f"--env-option is for what returns an environment, which {text} does not")
+    return made
 
 
 def _call(text: str, function: Any, options: Mapping[str, Any]) -> Any:
@@ -92,29 +88,7 @@ def _call(text: str, function: Any, options: Mapping[str, Any]) -> Any:
         pass
     try:
         return function(**options)
+    except DusdiError:
+        raise
     except Exception as error:
         raise WorldError(f"{text} raised {type(error).__name__}: {error}") from error
-
-
-def _import(place: str, text: str) -> ModuleType:
-    """The module that a dotted name or the path of a file names; the working folder comes first."""
-    is_file = place.endswith(".py")
-    file = Path(place).resolve()
-    folder, name = (str(file.parent), file.stem) if is_file else (os.getcwd(), place)
-    if is_file and not file.exists():
-        raise UsageError(f"there is no file {place}")
-    if not is_file and not all(part.isidentifier() for part in name.split(".")):
-        raise UsageError(f"a world is named by {SPELLINGS}, not {text!r}")
-    if folder not in sys.path:
-        sys.path.insert(0, folder)
-    try:
-        module = importlib.import_module(name)
-    except ModuleNotFoundError as error:
-        if error.name and (name == error.name or name.startswith(f"{error.name}.")):
-            raise UsageError(f"can't import the world {text!r}: {error}") from None
-        raise WorldError(f"importing {place} failed: {error}") from error
-    except Exception as error:
-        raise WorldError(f"importing {place} failed: {type(error).__name__}: {error}") from error
-    if is_file and Path(module.__file__ or "").resolve() != file:
-        raise UsageError(f"there is another module called {name!r}; rename {place}")
-    return module
