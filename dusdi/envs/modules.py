@@ -14,7 +14,8 @@ from dusdi.errors import DusdiError, UsageError, WorldError
 def import_module(place: str) -> ModuleType:
     """The module called `package.module`, or that of `path/to/file.py`.
 
-    The working folder is looked in first. Raises a `UsageError` if there is none, and a `WorldError` if it can't be imported.
+    The working folder is looked in first. Raises a `UsageError` if there is no such module, and a
+    `WorldError` if it can't be imported.
     """
     is_file = place.endswith(".py")
     file = Path(place).resolve()
