@@ -27,6 +27,10 @@ from dusdi.config import AGENTS, PPO_PRESETS, PRESETS, BaseConfig, Config, PPOCo
 from dusdi.errors import UsageError, explain, unknown_name
 from dusdi.signals import STOPPING, handling
 
+if typing.TYPE_CHECKING:
+    from dusdi.envs import World
+    from dusdi.types import WorldSpec
+
 USAGE_ERROR, FAILURE, INTERRUPTED = 2, 1, 130
 SKIPPED_FIELDS = {"preset", "method", "agent"}  # have arguments of their own
 
@@ -110,36 +114,39 @@ def _make_parser() -> tuple[_Parser, dict[str, _Parser]]:
     command("envs", _envs, "list the worlds, their factors and sizes, and their tasks")
 
     pretrain = command("pretrain", _pretrain, "discover skills in a world, without reward")
-    pretrain.add_argument("env", metavar="ENV", help="a world (see `dusdi envs`), or package.module:function of your own")
+    own = "gym:ID, package.module:function or path/to/file.py:function"
+    env_help = f"a world (see `dusdi envs`), or one of your own: {own}"
+    pretrain.add_argument("env", metavar="ENV", help=env_help)
     pretrain.add_argument("--method", help="skill-discovery objective: dusdi, diayn, diayn-mc (default: dusdi)")
     pretrain.add_argument("--preset", help=f"settings to start from: {', '.join(PRESETS)} (default: fast)")
     pretrain.add_argument("--out", metavar="DIR", help="the run's folder (default: runs/ENV-METHOD-seedS)")
     pretrain.add_argument("--resume", action="store_true", help="go on with the run in that folder, if there is one")
     pretrain.add_argument("--quiet", action="store_true", help="show no progress")
-    pretrain.add_argument(
-        "--env-option", action="append", default=[], metavar="NAME=VALUE", help="an option of the world, e.g. agents=5"
-    )
+    _add_world_options(pretrain)
     _add_fields(pretrain.add_argument_group("config fields (default: the preset's value)"), Config)
 
     downstream = command("downstream", _downstream, "learn a task with a run's skills, or without any (agent sac)")
     downstream.add_argument("skills", metavar="RUN", help="the folder of the run that learned the skills, or `scratch` for none")
-    downstream.add_argument("task", metavar="TASK", help="a task (see `dusdi envs`), or package.module:function of your own")
+    task_help = f"a task (see `dusdi envs`), or one of your own: {own}"
+    downstream.add_argument("task", metavar="TASK", help=task_help)
     downstream.add_argument("--agent", help=f"{', '.join(AGENTS)} (default: ppo; sac from scratch)")
     downstream.add_argument("--preset", help=f"settings to start from: {', '.join(PPO_PRESETS)} (default: fast)")
     downstream.add_argument("--run-seed", type=whole, default=0, help="which seed of a run of several, counted from 0")
     downstream.add_argument("--out", metavar="DIR", help="the run's folder (default: runs/TASK-METHOD-AGENT-seedS)")
     downstream.add_argument("--resume", action="store_true", help="go on with the run in that folder, if there is one")
     downstream.add_argument("--quiet", action="store_true", help="show no progress")
+    _add_world_options(downstream)
     _add_fields(downstream.add_argument_group("config fields of ppo and cpg (default: the preset's value)"), PPOConfig)
-    own = set(PPOConfig.fields())
-    _add_fields(downstream.add_argument_group("further config fields of sac"), Config, skip=own)
+    further = downstream.add_argument_group("further config fields of sac")
+    _add_fields(further, Config, skip=set(PPOConfig.fields()))
 
     evaluate = command("evaluate", _evaluate, "measure how disentangled a run's skills are (DCI), or what a task's run earns")
     evaluate.add_argument("run_folder", metavar="RUN", help="a run's folder")
     evaluate.add_argument("--steps", type=whole, default=100_000, help="environment steps to measure DCI on (default: 100,000)")
     evaluate.add_argument("--episodes", type=whole, default=100, help="episodes to measure returns on (default: 100)")
     evaluate.add_argument("--seed", type=whole, default=0, help="seed of the evaluation")
-    evaluate.add_argument("--env", help="package.module:function of the run's world, if it is not one of dusdi's")
+    evaluate.add_argument("--env", help=f"the run's world, if it is not one of dusdi's: {own}")
+    _add_world_options(evaluate)
     evaluate.add_argument("--oracle", action="store_true", help="also measure the world's hand-written oracle, a ceiling")
     evaluate.add_argument("--json", action="store_true", help="print one JSON object instead of a table")
 
@@ -151,7 +158,8 @@ def _make_parser() -> tuple[_Parser, dict[str, _Parser]]:
     render.add_argument("--seed", type=whole, default=0, help="seed of the world and the random skills")
     render.add_argument("--run-seed", type=whole, default=0, help="which seed of a run of several, counted from 0")
     render.add_argument("--view", help="which kind of picture to draw, of worlds that have several")
-    render.add_argument("--env", help="package.module:function of the run's world, if it is not one of dusdi's")
+    render.add_argument("--env", help=f"the run's world, if it is not one of dusdi's: {own}")
+    _add_world_options(render)
 
     reproduce = command("reproduce", _reproduce, "make a table or figure of the paper; go on where it was stopped")
     reproduce.add_argument(
@@ -231,25 +239,87 @@ def _use_compilation_cache() -> None:
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
 
 
-def _world(text: str, options: Sequence[str] = ()):
+def _world(text: str, arguments: argparse.Namespace, like: WorldSpec | None = None) -> World:
+    """The world that a user names, with the factors of a run's world (`like`) if it says none."""
     from dusdi.envs import import_world, make
 
+    factors, options = _named(arguments.factor, "factor"), _named(arguments.env_option, "option")
     if ":" in text:
-        if options:
-            raise UsageError("--env-option is for dusdi's own worlds; set the options in the function you name")
-        sys.path.insert(0, os.getcwd())
-        return import_world(text)
-    return make(text, **dict(_parse_option(option) for option in options))
+        values = {name: _parse_value(value) for name, value in options.items()}
+        return import_world(text, factors, arguments.proprioception, values, like)
+    if factors or arguments.proprioception:
+        told = "--factor and --proprioception are for worlds of your own"
+        raise UsageError(f"{told}; {text!r} has its factors")
+    return make(text, **{name: _parse_value(value) for name, value in options.items()})
 
 
-def _parse_option(text: str) -> tuple[str, Any]:
-    name, separator, value = text.partition("=")
-    if not separator:
-        raise UsageError(f"an option of a world is NAME=VALUE, not {text!r}")
+def _own_world(
+    text: str | None,
+    arguments: argparse.Namespace,
+    like: WorldSpec | None,
+) -> World | None:
+    """The world of the user's own that is named for a run, if one is."""
+    if text:
+        return _world(text, arguments, like)
+    if arguments.factor or arguments.proprioception or arguments.env_option:
+        options = "--factor, --proprioception and --env-option"
+        raise UsageError(f"{options} are for worlds of your own, and none is named")
+    return None
+
+
+def _add_world_options(parser: argparse.ArgumentParser) -> None:
+    several: Any = {"action": "append", "default": []}
+    entries = "entries like 8 or 0,1 or 2:5, or a key like block or hand[0:3]"
+    parser.add_argument(
+        "--factor",
+        metavar="NAME=ENTRIES",
+        help=f"a factor of a Gymnasium environment: {entries}; may be repeated",
+        **several,
+    )
+    parser.add_argument(
+        "--proprioception",
+        metavar="ENTRIES",
+        help="entries or factors that no skill component is to control",
+    )
+    parser.add_argument(
+        "--env-option",
+        metavar="NAME=VALUE",
+        help="an option of the world, e.g. agents=5; may be repeated",
+        **several,
+    )
+
+
+def _named(texts: Sequence[str], kind: str) -> dict[str, str]:
+    """NAME=VALUE texts by name."""
+    pairs = [text.partition("=") for text in texts]
+    for text, (name, separator, _) in zip(texts, pairs, strict=True):
+        if not name or not separator:
+            raise UsageError(f"a {kind} of a world is NAME=VALUE, not {text!r}")
+        if [other for other, _, _ in pairs].count(name) > 1:
+            raise UsageError(f"the {kind} {name!r} is given twice")
+    return {name: value for name, _, value in pairs}
+
+
+def _parse_value(text: str) -> Any:
     try:
-        return name, json.loads(value.lower() if value in ("True", "False") else value)
+        return json.loads(text.lower() if text in ("True", "False") else text)
     except json.JSONDecodeError:
-        return name, value
+        return text
+
+
+def _next_options(env: str, arguments: argparse.Namespace) -> str:
+    """The options with which later commands find a run's world, if it is not one of dusdi's."""
+    if ":" not in env:
+        return ""
+    words = ["--env", env]
+    for option in arguments.env_option:
+        words += ["--env-option", option]
+    return " " + shlex.join(words)
+
+
+def _place(text: str) -> str:
+    """A world or task as part of a folder's name."""
+    return text.removeprefix("./").replace("/", "-").replace(":", ".")
 
 
 def _envs(arguments: argparse.Namespace) -> None:
@@ -293,17 +363,16 @@ def _factor_list(factors: Sequence[Any]) -> str:
 def _pretrain(arguments: argparse.Namespace) -> None:
     from dusdi.pretraining import pretrain
 
-    world = _world(arguments.env, arguments.env_option)
+    world = _world(arguments.env, arguments)
     fields = {name: getattr(arguments, name) for name in Config.fields() if getattr(arguments, name, None) is not None}
     fields.pop("preset", None)
-    name = arguments.env.replace(":", ".")
+    name = _place(arguments.env)
     default = f"runs/{name}-{fields.get('method', 'dusdi')}-seed{fields.get('seed', 0)}"
     out = Path(arguments.out or default)
     skills = pretrain(world, preset=arguments.preset, out=out, resume=arguments.resume, progress=not arguments.quiet, **fields)
     print(f"{skills.step:,} steps done; skills in {out}")
-    run = shlex.quote(str(out))
-    own = f" --env {shlex.quote(arguments.env)}" if ":" in arguments.env else ""
-    print(f"next: dusdi evaluate {run}{own}\n      dusdi render {run} --out {run}/skills.mp4{own}")
+    run, env = shlex.quote(str(out)), _next_options(arguments.env, arguments)
+    print(f"next: dusdi evaluate {run}{env}\n      dusdi render {run} --out {run}/skills.mp4{env}")
 
 
 def _downstream(arguments: argparse.Namespace) -> None:
@@ -325,24 +394,25 @@ def _downstream(arguments: argparse.Namespace) -> None:
     if agent != "sac" and arguments.skills == "scratch":
         raise UsageError(f"agent {agent} chooses skills: name the run that learned them instead of scratch")
     skills = None if arguments.skills == "scratch" else load(arguments.skills, arguments.run_seed)
-    task = _world(arguments.task) if ":" in arguments.task else arguments.task
+    like = skills.spec if skills else None
+    own = arguments.task if ":" in arguments.task else None
+    task = _own_world(own, arguments, like) or arguments.task
     name = "-".join(part for part in (skills.config.method if skills else "", agent) if part)
-    place = arguments.task.replace("/", "-").replace(":", ".")
-    out = Path(arguments.out or f"runs/{place}-{name}-seed{fields.get('seed', 0)}")
+    out = Path(arguments.out or f"runs/{_place(arguments.task)}-{name}-seed{fields.get('seed', 0)}")
     options: dict[str, Any] = {"preset": arguments.preset, "resume": arguments.resume, "progress": not arguments.quiet}
     solution = downstream(skills, task, agent=arguments.agent, out=out, **options, **fields)
     print(f"{solution.step:,} steps done; solution in {out}")
-    run = shlex.quote(str(out))
-    own = f" --env {shlex.quote(arguments.task)}" if ":" in arguments.task else ""
-    print(f"next: dusdi evaluate {run}{own}\n      dusdi render {run} --out {run}/task.mp4{own}")
+    run, env = shlex.quote(str(out)), _next_options(arguments.task, arguments)
+    print(f"next: dusdi evaluate {run}{env}\n      dusdi render {run} --out {run}/task.mp4{env}")
 
 
 def _evaluate_task(arguments: argparse.Namespace) -> None:
+    from dusdi.controller import load_controller
     from dusdi.evaluation import measure_task
 
     if arguments.oracle:
         raise UsageError("--oracle is for runs of skill discovery; a task's hand-written solution is always measured")
-    world = _world(arguments.env) if arguments.env else None
+    world = _own_world(arguments.env, arguments, load_controller(arguments.run_folder).spec)
     report = measure_task(arguments.run_folder, world, episodes=arguments.episodes, seed=arguments.seed)
     if arguments.json:
         print(json.dumps(report))
@@ -368,7 +438,7 @@ def _evaluate(arguments: argparse.Namespace) -> None:
         return
     skills = load(arguments.run_folder)
     folder = skills.folder or Path(arguments.run_folder)
-    world = world_for(skills, _world(arguments.env) if arguments.env else None)
+    world = world_for(skills, _own_world(arguments.env, arguments, skills.spec))
     if arguments.oracle:
         check_oracle(skills, world)
     options = {"steps": arguments.steps, "seed": arguments.seed}
@@ -411,13 +481,13 @@ def _render(arguments: argparse.Namespace) -> None:
         if arguments.skill:
             raise UsageError("--skill is for runs of skill discovery; a task's solution chooses its skills itself")
         solution = load_controller(arguments.run_folder, arguments.run_seed)
-        task = task_for(solution.spec, _world(arguments.env) if arguments.env else None)
+        task = task_for(solution.spec, _own_world(arguments.env, arguments, solution.spec))
         if arguments.view:
             task.choose_view(arguments.view)
         print(render_task(solution, task, arguments.out, count=arguments.count, seed=arguments.seed))
         return
     skills = load(arguments.run_folder, arguments.run_seed)
-    world = world_for(skills, _world(arguments.env) if arguments.env else None)
+    world = world_for(skills, _own_world(arguments.env, arguments, skills.spec))
     if arguments.view:
         world.choose_view(arguments.view)
     chosen = [_parse_skill(text) for text in arguments.skill]

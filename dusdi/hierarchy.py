@@ -15,9 +15,10 @@ import numpy as np
 from dusdi.envs.base import EnvState, JaxWorld, World, select
 from dusdi.errors import UsageError
 from dusdi.policy import SkillParams, Skills
-from dusdi.rollout import Step, check_finite
+from dusdi.rollout import Step, check_actions, check_finite
 from dusdi.run import describe
-from dusdi.types import Array
+from dusdi.tasks import Task
+from dusdi.types import Array, difference
 
 
 def check_setting(skills: Skills, task: World) -> None:
@@ -28,8 +29,11 @@ def check_setting(skills: Skills, task: World) -> None:
     # a task's observation begins with the world's
     same_start = theirs.factors[: len(ours.factors)] == ours.factors and theirs.observation_size >= ours.observation_size
     if not same_start or ours.action_size != theirs.action_size:
+        setting = task.world.spec if isinstance(task, Task) else theirs
         raise UsageError(
-            f"the skills ({skills.space}) are for {describe(ours)}; the task {describe(theirs)} is not set in that world"
+            f"the skills ({skills.space}) are for {describe(ours)}; "
+            f"the task {theirs.name!r} is not set in that world but in one with "
+            f"{difference(setting, ours)}"
         )
 
 
@@ -80,7 +84,16 @@ class GraphHierarchy:
 class Hierarchy:
     """n copies of any task, driven from the host with NumPy arrays; without autoreset, what is over stays as it is."""
 
-    def __init__(self, task: World, skills: Skills, count: int, *, autoreset: bool = True):
+    def __init__(
+        self,
+        task: World,
+        skills: Skills,
+        count: int,
+        *,
+        autoreset: bool = True,
+        pictures: bool = False,
+    ):
+        """With `pictures`, `render` draws copies, which some worlds want to know beforehand."""
         check_fit(skills, task)
         self.task, self._skills, self._count, self._autoreset = task, skills, count, autoreset
         self._length, self._size = skills.config.skill_length, skills.spec.observation_size
@@ -90,7 +103,7 @@ class Hierarchy:
             self._key = jax.random.PRNGKey(0)
             self._carry: Any = None
         else:
-            self._vector = task.vector(count)
+            self._vector = (task.vector_with_pictures if pictures else task.vector)(count)
             self._age = np.zeros(count, int)
 
     def restart(self, seed: int) -> np.ndarray:
@@ -116,7 +129,9 @@ class Hierarchy:
         earned = np.zeros((self._count, len(self.task.spec.channels)), np.float32)
         observation, successor = self._observation, self._observation.copy()
         for _ in range(self._length):
-            observation, terminated, truncated = self._vector.step(self._skills.act(observation[:, : self._size], skill))
+            action = self._skills.act(observation[:, : self._size], skill)
+            check_actions(action, self.task.spec)
+            observation, terminated, truncated = self._vector.step(action)
             self._checked(observation)
             going = ~over
             earned[going] += self._vector.rewards()[going]
@@ -128,7 +143,7 @@ class Hierarchy:
             if over.all():
                 break
             if done.any():  # what is over goes on in an episode that does not count, since all copies step together
-                observation = self._vector.reset(mask=done)
+                observation = self._checked(self._vector.reset(mask=done))
                 self._age[done] = 0
         if over.any() and self._autoreset:
             observation = self._checked(self._vector.reset(mask=over))

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 
 from dusdi import policy
 from dusdi.config import Config, configure
-from dusdi.envs import make
+from dusdi.envs import as_world
 from dusdi.envs.base import World
 from dusdi.errors import UsageError
 from dusdi.learner import TrainState, make_trainer
@@ -47,12 +47,7 @@ def pretrain(
     Returns:
       The skills (of the first seed, if there are several; `dusdi.load` gives the others).
     """
-    world = make(env) if isinstance(env, str) else env
-    if not isinstance(world, World):
-        raise UsageError(
-            f"pretrain wants a world or the name of one, not {type(world).__name__}; a Gymnasium environment becomes one by "
-            "dusdi.from_gymnasium(id or function, factors={...})"
-        )
+    world = as_world(env)
     asked = fields if preset is None else {"preset": preset, **fields}
 
     def new_config() -> Config:

@@ -14,10 +14,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from dusdi.envs.base import EnvState, JaxWorld, VectorWorld, World, select
-from dusdi.errors import WorldError
+from dusdi.errors import NonFiniteError, WorldError
 from dusdi.skills import SkillSpace
 from dusdi.types import Array, WorldSpec
 
+#: Observations must be smaller than this, so that their squares stay finite in single precision.
+LARGEST = 1e15
 #: A rollout for evaluation has at least so many episodes, shorter than the world's if need be.
 MIN_EPISODES = 10
 
@@ -65,7 +67,7 @@ class GraphStepper:
 
 
 class HostStepper:
-    """Steps n copies of any world from the host and refuses non-finite observations where they appear."""
+    """Steps n copies of any world from the host; refuses non-finite numbers where they appear."""
 
     def __init__(self, world: World, count: int, episode_length: int):
         self._vector: VectorWorld = world.vector(count)
@@ -78,6 +80,7 @@ class HostStepper:
         return self._checked(self._vector.reset(seed))
 
     def step(self, action: np.ndarray) -> Step:
+        check_actions(action, self._spec)
         successor, terminated, truncated = self._vector.step(action)
         self._checked(successor)
         reward = self._vector.rewards() if self._spec.channels else np.zeros((self._count, 0), np.float32)
@@ -98,14 +101,26 @@ class HostStepper:
 
 
 def check_finite(observation: np.ndarray, spec: WorldSpec) -> None:
-    """Raises a `WorldError` that names the entries of [n, D] that are not finite."""
-    bad = ~np.isfinite(observation)
+    """Raises a `WorldError` that names the entries of [n, D] that are not finite or too large."""
+    bad = ~(np.abs(observation) <= LARGEST)
     if bad.any():
         copy, entry = np.argwhere(bad)[0]
+        value = observation[copy, entry]
         names = ", ".join(spec.entry_name(int(i)) for i in np.flatnonzero(bad.any(0)))
-        raise WorldError(
-            f"world {spec.name!r} gave a non-finite observation ({observation[copy, entry]}) in copy {copy}, "
-            f"observation entry {entry}; entries concerned: {names}"
+        what = "too large an observation" if np.isfinite(value) else "a non-finite observation"
+        place = f"copy {copy}, observation entry {entry}"
+        told = f"world {spec.name!r} gave {what} ({value}) in {place}"
+        raise WorldError(f"{told}; entries concerned: {names}")
+
+
+def check_actions(action: np.ndarray, spec: WorldSpec) -> None:
+    """Raises a `NonFiniteError` if actions [n, A] are not finite, which is the policy's fault."""
+    bad = ~np.isfinite(action)
+    if bad.any():
+        copy, entry = np.argwhere(bad)[0]
+        raise NonFiniteError(
+            f"the policy gave a non-finite action ({action[copy, entry]}) for copy {copy} of world "
+            f"{spec.name!r}, action entry {entry}; its parameters have become useless"
         )
 
 

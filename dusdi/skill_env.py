@@ -57,7 +57,8 @@ class SkillEnv(gymnasium.Env):
         self.task, self.skills = _prepare(task, skills)
         if render_mode not in (None, "rgb_array"):
             raise UsageError(f"pictures come as render_mode 'rgb_array', not {render_mode!r}")
-        self._hierarchy = Hierarchy(self.task, self.skills, 1, autoreset=False)
+        pictures = render_mode is not None
+        self._hierarchy = Hierarchy(self.task, self.skills, 1, autoreset=False, pictures=pictures)
         self.render_mode, self._begun = render_mode, False
         self.observation_space = _observation_space(self.task)
         self.action_space = self.skills.space.as_gymnasium()

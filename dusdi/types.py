@@ -7,8 +7,10 @@ K values of a discrete component, M dimensions of a continuous component, S seed
 from __future__ import annotations
 
 import dataclasses
+import json
 import math
-from collections.abc import Mapping
+import textwrap
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -95,6 +97,8 @@ def check_factors(factors: tuple[Factor, ...], observation_size: int) -> None:
     owner: dict[int, str] = {}
     names = [factor.name for factor in factors]
     for factor in factors:
+        if not isinstance(factor.name, str) or not factor.name.strip():
+            raise WorldError(f"factors have names that are not empty; {factor.name!r} is no name")
         if names.count(factor.name) > 1:
             raise WorldError(f"two factors are called {factor.name!r}; give each its own name")
         if not factor.indices:
@@ -115,9 +119,69 @@ def check_factors(factors: tuple[Factor, ...], observation_size: int) -> None:
         raise WorldError("no factor is controlled, so there is nothing for a skill to do; name at least one")
 
 
+#: So many differences of two worlds a message names.
+NAMED_DIFFERENCES = 3
+#: The fields of a world's description that it says in a few words.
+DIFFERENCES = {
+    "observation_size": "{} observations",
+    "action_size": "{} actions",
+    "episode_length": "episodes of {} steps",
+    "channels": "reward channels {}",
+    "codes": "codes in entries {}",
+}
+
+
 def difference(ours: WorldSpec, theirs: WorldSpec) -> str:
-    """What differs between two worlds, in words."""
-    return f"{ours.name} and {theirs.name}"
+    """The first few things that two worlds differ in: `option g = 10, not 1; 6 actions, not 3`.
+
+    What is so in our world comes first: it may follow "another world:" or "a world with".
+    """
+    found = [*_differing_parts(ours, theirs), *_differing_factors(ours, theirs)]
+    more = len(found) - NAMED_DIFFERENCES
+    shown = "; ".join(found[:NAMED_DIFFERENCES])
+    return f"{shown}; and {more} more" if more > 0 else shown
+
+
+def _differing_parts(ours: WorldSpec, theirs: WorldSpec) -> Iterator[str]:
+    """What differs besides the factors."""
+    if ours.name != theirs.name:
+        yield f"the name {ours.name!r}, not {theirs.name!r}"
+    for name in dict.fromkeys([*ours.options, *theirs.options]):
+        mine, other = _option(ours, name), _option(theirs, name)
+        if mine != other:
+            yield f"option {name} = {textwrap.shorten(mine, 60)}, not {textwrap.shorten(other, 60)}"
+    for field, words in DIFFERENCES.items():
+        said, wanted = getattr(ours, field), getattr(theirs, field)
+        if said != wanted:
+            yield f"{words.format(_listed(said))}, not {_listed(wanted)}"
+
+
+def _option(spec: WorldSpec, name: str) -> str:
+    return json.dumps(spec.options[name]) if name in spec.options else "unset"
+
+
+def _differing_factors(ours: WorldSpec, theirs: WorldSpec) -> Iterator[str]:
+    mine, others = ({factor.name: factor for factor in spec.factors} for spec in (ours, theirs))
+    for name in dict.fromkeys([*mine, *others]):
+        if name not in others:
+            yield f"a factor {name!r}"
+        elif name not in mine:
+            yield f"no factor {name!r}"
+        elif mine[name].indices != others[name].indices:
+            a, b = mine[name].indices, others[name].indices
+            yield f"factor {name!r} of entries {_listed(a)}, not {_listed(b)}"
+        elif mine[name].controlled != others[name].controlled:
+            with_or_without = "with" if mine[name].controlled else "without"
+            yield f"factor {name!r} {with_or_without} a skill component"
+    if list(mine) != list(others) and set(mine) == set(others):
+        yield f"factors in the order {_listed(tuple(mine))}"
+
+
+def _listed(value: Any) -> str:
+    """A value in messages: lists without brackets and not too long."""
+    values = value if isinstance(value, list | tuple) else [value]
+    text = ", ".join(map(repr, values[:8]))
+    return f"{text}, … ({len(values)} in all)" if len(values) > 8 else text or "none"
 
 
 class Transition(NamedTuple):

@@ -32,7 +32,7 @@ def render_task(controller: Controller, task: World, out: str | Path, *, count: 
 
 
 def _task_frames(controller: Controller, task: World, steps: int, seed: int):
-    vector = task.vector(1)
+    vector = task.vector_with_pictures(1)
     observation, earned = vector.reset(seed), 0.0
     low, high = observation[0].copy(), observation[0].copy()
     try:
@@ -77,7 +77,7 @@ def _write(out: str | Path, make_frames: Callable[[], Iterable[np.ndarray]]) -> 
 
 
 def _frames(skills: Skills, world: World, sequence: Sequence[np.ndarray], seed: int):
-    vector = world.vector(1)
+    vector = world.vector_with_pictures(1)
     observation = vector.reset(seed)
     low, high = observation[0].copy(), observation[0].copy()
     try:

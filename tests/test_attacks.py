@@ -138,7 +138,7 @@ def test_writing_never_follows_a_link(run, tmp_path, capsys, name):
 def test_a_file_is_replaced_whole_or_not_at_all(tmp_path):
     path = tmp_path / "folder" / "file.txt"
     files.write_atomically(path, "old")
-    with pytest.raises(ValueError), files.replacing(path) as partial:  # noqa: PT011
+    with pytest.raises(ValueError), files.replacing(path) as partial:
         partial.write_text("new")
         raise ValueError
     assert path.read_text() == "old" and list(path.parent.iterdir()) == [path]

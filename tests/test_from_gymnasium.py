@@ -51,7 +51,7 @@ def test_a_world_without_pictures_says_so():
 
 
 def test_an_instance_is_refused():
-    with pytest.raises(WorldError, match="not an instance"):
+    with pytest.raises(WorldError, match="pass its class or a function"):
         dusdi.from_gymnasium(Sliders(), SLIDERS)
 
 
@@ -65,7 +65,19 @@ def test_an_instance_is_refused():
         ({"a": [0]}, [0], "entry 0 is in factor 'a' and again in 'proprioception'"),
         ({"a": [0]}, ["c"], "names the factor 'c'"),
         ({"a": [0]}, ["a"], "no factor is controlled"),
-        ({}, [], "no factor is controlled"),
+        ({}, [], "name at least one factor.*has the entries 0:4"),
+        (None, [], "factors must be a dict"),
+        ([[0], [1]], [], r"factors must be a dict.*\[\[0\], \[1\]\]"),
+        ({1: [0]}, [], "1 is no name"),
+        ({" ": [0]}, [], "' ' is no name"),
+        ({"a": slice("x", "y")}, [], "factor 'a' is given as slice.*not an index"),
+        ({"a": slice(0, 2, 0)}, [], "factor 'a' is given as slice.*not an index"),
+        ({"a": "0:2:0"}, [], "factor 'a' is given as slice"),
+        ({"a": "left"}, [], "factor 'a' is given as 'left'.*not an index"),
+        ({"a": [[0], [1]]}, [], r"factor 'a' is given as \[0\]"),
+        ({"a": None}, [], "factor 'a' is given as None"),
+        ({"a": "0,7"}, [], "factor 'a' names observation entry 7"),
+        ({"a": [0]}, 9, "proprioception names observation entry 9"),
         ({"a": "xy"}, [], "factor 'a'"),
         ({"a": [True, False]}, [], "factor 'a'"),
         ({"a": [0.9]}, [], "factor 'a'"),
@@ -76,6 +88,19 @@ def test_an_instance_is_refused():
 def test_bad_factors_are_refused(factors, proprioception, message):
     with pytest.raises(WorldError, match=message):
         dusdi.from_gymnasium(Sliders, factors, proprioception)
+
+
+@pytest.mark.parametrize("proprioception", [np.int64(3), 3, "3", [np.int64(3)], "3:", slice(3, 4)])
+def test_entries_can_be_written_in_many_ways(proprioception):
+    factors = {"left": "0", "rest": "1:2,2"}
+    spec = dusdi.from_gymnasium(Sliders, factors, proprioception).spec
+    assert [factor.indices for factor in spec.factors] == [(0,), (1, 2), (3,)]
+    assert spec.factors[2].name == "proprioception" and not spec.factors[2].controlled
+
+
+def test_no_proprioception_may_be_none():
+    spec = dusdi.from_gymnasium(Sliders, {"all": slice(0, 4)}, None).spec
+    assert [factor.name for factor in spec.factors] == ["all"]
 
 
 def test_factors_may_be_marked_as_proprioception_by_name():

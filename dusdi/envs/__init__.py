@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from typing import Any
 
 import gymnasium
@@ -11,13 +10,14 @@ from dusdi.envs.base import GymnasiumView, HostWorld, JaxWorld, VectorWorld, Wor
 from dusdi.envs.from_gymnasium import from_gymnasium
 from dusdi.envs.gunner import Gunner2D
 from dusdi.envs.household import Household
+from dusdi.envs.importing import PREFIX, import_world
 from dusdi.envs.particle import MultiParticle
 from dusdi.envs.walker import Walker
 from dusdi.errors import UsageError, unknown_name
 
 __all__ = [
-    "WORLDS", "GymnasiumView", "HostWorld", "JaxWorld", "VectorWorld", "World", "from_gymnasium", "import_world", "make",
-    "make_gymnasium",
+    "WORLDS", "GymnasiumView", "HostWorld", "JaxWorld", "VectorWorld", "World", "as_world",
+    "from_gymnasium", "import_world", "make", "make_gymnasium",
 ]  # fmt: skip
 
 WORLDS: dict[str, type[World]] = {
@@ -31,6 +31,13 @@ WORLDS: dict[str, type[World]] = {
 def make(name: str, **options: Any) -> World:
     """The registered world of that name."""
     if name not in WORLDS:
+        known = name.removeprefix(PREFIX)
+        if known in gymnasium.registry:
+            raise UsageError(
+                f"{known} is a Gymnasium environment, whose factors you name: "
+                f"{PREFIX}{known} --factor NAME=ENTRIES on the command line, "
+                f"dusdi.from_gymnasium({known!r}, factors={{...}}) in Python"
+            )
         raise unknown_name("world", name, WORLDS)
     try:
         return WORLDS[name](**options)
@@ -43,14 +50,11 @@ def make_gymnasium(world: str, render_mode: str | None = None, **options: Any) -
     return GymnasiumView(make(world, **options), render_mode)
 
 
-def import_world(path: str) -> World:
-    """The world that `package.module:attribute` names: a `World`, or a function that returns one."""
-    module, _, attribute = path.partition(":")
-    try:
-        found = getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise UsageError(f"can't import the world {path!r}: {error}") from error
-    world = found() if callable(found) and not isinstance(found, World) else found
-    if not isinstance(world, World):
-        raise UsageError(f"{path!r} gave {type(world).__name__}, not a world; see dusdi.from_gymnasium")
-    return world
+def as_world(env: World | str) -> World:
+    """A world, or the registered one of that name; a `UsageError` for anything else."""
+    if isinstance(env, World):
+        return env
+    if isinstance(env, str):
+        return make(env)
+    advice = "dusdi.from_gymnasium(env, factors={...}) makes one of a Gymnasium environment"
+    raise UsageError(f"{env!r} is not a world; {advice}")

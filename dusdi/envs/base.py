@@ -92,9 +92,34 @@ class World(abc.ABC):
     def vector(self, count: int) -> VectorWorld:
         """`count` copies of this world."""
 
+    def vector_with_pictures(self, count: int) -> VectorWorld:
+        """`count` copies that will be drawn; for worlds that want to know so beforehand."""
+        return self.vector(count)
+
 
 class HostWorld(World):
     """A world whose copies are stepped outside the compiled program."""
+
+    #: for tasks: steps take most of the time, so there are fewer, and more updates for each of them
+    agent_presets = {
+        "fast": {
+            "ppo": {
+                "steps": 256_000,
+                "num_envs": 64,
+                "rollout_length": 2,
+                "batch_size": 64,
+                "log_every": 64_000,  # by then all copies' episodes of 1000 steps are over
+                "checkpoint_every": 128_000,
+            },
+            "sac": {
+                "steps": 256_000,
+                "num_envs": 64,
+                "steps_per_update": 64,
+                "log_every": 64_000,
+                "checkpoint_every": 128_000,
+            },
+        }
+    }
 
 
 class JaxWorld(World):
@@ -183,7 +208,7 @@ class GymnasiumView(gymnasium.Env):
     metadata = {"render_modes": ["rgb_array"], "render_fps": 20}
 
     def __init__(self, world: World, render_mode: str | None = None):
-        self._vector = world.vector(1)
+        self._vector = world.vector_with_pictures(1) if render_mode else world.vector(1)
         self.render_mode = render_mode
         size = world.spec.observation_size
         self.observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (size,), np.float32)

@@ -1,4 +1,4 @@
-"""Any Gymnasium environment with `Box` spaces as a factored world.
+"""Any Gymnasium environment with continuous actions as a factored world.
 
 Skills are learned without its reward, which makes it a task of one channel afterwards. Its actions are scaled to [-1, 1], and
 the user says which observation entries form which factor.
@@ -6,27 +6,33 @@ the user says which observation entries form which factor.
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Callable, Iterable, Mapping
+import difflib
+import inspect
+import re
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
 import gymnasium
 import numpy as np
-from gymnasium.spaces import Box
-from gymnasium.vector import AutoresetMode, SyncVectorEnv
+from gymnasium import spaces
 
 from dusdi.envs.base import HostWorld, VectorWorld
-from dusdi.errors import WorldError
-from dusdi.types import Factor, WorldSpec
+from dusdi.envs.factors import Entries, make_factors
+from dusdi.envs.gymnasium_vector import GymnasiumVector, close_copies, make_copy
+from dusdi.envs.modules import import_module
+from dusdi.envs.pictures import choose_opengl
+from dusdi.errors import UsageError, WorldError
+from dusdi.types import WorldSpec
 
-Indices = int | slice | Iterable[int]
+AnyEnv = str | gymnasium.Env | type[gymnasium.Env] | Callable[..., gymnasium.Env]
+PICTURES = {"render_mode": "rgb_array"}
 
 
 def from_gymnasium(
-    env: str | type[gymnasium.Env] | Callable[[], gymnasium.Env],
-    factors: Mapping[str, Indices],
-    proprioception: Indices | Iterable[int | str] = (),
+    env: AnyEnv,
+    factors: Mapping[str, Entries],
+    proprioception: Entries | None = None,
     *,
     name: str | None = None,
     **env_options: Any,
@@ -34,123 +40,191 @@ def from_gymnasium(
     """Turns a Gymnasium environment into a world whose factors are parts of its observation.
 
     Args:
-      env: an id, a class or a function that makes the environment; called once for each copy.
-      factors: for each factor, the observation entries it consists of (an index, a slice, a range, a list).
-      proprioception: entries, or names of `factors`, that no skill component is to control. Entries that are named nowhere
-        are treated the same way: the policy sees them, skills are not about them.
+      env: an id, a class or a function that makes the environment; called once for each copy. Of an
+        environment that `gymnasium.make` made, copies are made the same way.
+      factors: for each factor, the observation entries it consists of: an index, a slice, a range,
+        a list, or a text like "0,1" or "2:5"; of a `Dict`, keys like "block" or "hand[0:3]".
+      proprioception: entries, or names of `factors`, that no skill component is to control. Entries
+        that are named nowhere are treated the same way: the policy sees them, skills are not about
+        them.
       name: what to call the world; default: the id or the name of the class or function.
       **env_options: passed on to the environment.
     """
-    if isinstance(env, gymnasium.Env):
-        raise WorldError("from_gymnasium makes many copies: pass the environment's class or a function, not an instance")
-    make = partial(gymnasium.make, env, **env_options) if isinstance(env, str) else partial(env, **env_options)
-    name = name or (env if isinstance(env, str) else str(getattr(env, "__name__", type(env).__name__)))
-    probe = make()
+    return make_world(env, factors, proprioception, env_options, name=name)
+
+
+def make_world(
+    env: AnyEnv,
+    factors: Mapping[str, Entries],
+    proprioception: Entries | None,
+    options: Mapping[str, Any],
+    *,
+    name: str | None = None,
+) -> HostWorld:
+    """What `from_gymnasium` does, with the environment's options as a dict."""
+    choose_opengl()
+    make = _maker(env, options)
+    called = name or _name(env)
+    probe = make_copy(called, make)
     try:
-        observation_space, action_space = _check_spaces(name, probe)
-        length = probe.spec.max_episode_steps if probe.spec is not None else None
+        observation_space, action_space = _check_spaces(called, probe)
+        registered = probe.spec
+        pictures = PICTURES if _takes_render_mode(env, options, probe) else {}
     finally:
-        probe.close()
-    size = observation_space.shape[0]
+        close_copies(called, [probe])
+    if name is None and isinstance(env, str) and registered is not None:
+        called = registered.id  # with its version, and without the module that registers it
+    length = registered.max_episode_steps if registered is not None else None
     spec = WorldSpec(
-        name=name,
-        options={},
-        observation_size=size,
+        name=called,
+        options=_describe_options(env, options),
+        observation_size=spaces.flatdim(observation_space),
         action_size=action_space.shape[0],
-        factors=_make_factors(factors, proprioception, size),
+        factors=make_factors(factors, proprioception, observation_space),
         episode_length=length or WorldSpec.episode_length,
         channels=("reward",),
     )
-    return GymnasiumWorld(spec, make, action_space)
-
-
-def _check_spaces(name: str, env: gymnasium.Env) -> tuple[Box, Box]:
-    observation, action = env.observation_space, env.action_space
-    if not isinstance(observation, Box) or len(observation.shape) != 1:
-        raise WorldError(
-            f"{name}: the observation space must be a flat Box, not {observation}; "
-            "wrap the environment in gymnasium.wrappers.FlattenObservation"
-        )
-    if not isinstance(action, Box) or len(action.shape) != 1:
-        raise WorldError(f"{name}: the action space must be a flat Box (continuous actions), not {action}")
-    if not np.issubdtype(action.dtype, np.floating):
-        raise WorldError(f"{name}: actions must be real numbers, not {action.dtype}")
-    if not action.is_bounded() or not np.isfinite(action.high - action.low).all():
-        raise WorldError(
-            f"{name}: the action space must be bounded, but is {action}; wrap it in gymnasium.wrappers.RescaleAction"
-        )
-    return observation, action
-
-
-def _make_factors(factors: Mapping[str, Indices], proprioception: Indices | Iterable[int | str], size: int) -> tuple[Factor, ...]:
-    marked: list[Any] = [proprioception] if isinstance(proprioception, str | slice | int) else list(proprioception)
-    names = {x for x in marked if isinstance(x, str)}
-    for unknown in sorted(names - set(factors)):
-        raise WorldError(f"proprioception names the factor {unknown!r}, but the factors are {', '.join(factors)}")
-    found = [Factor(name, _indices(name, given, size), name not in names) for name, given in factors.items()]
-    entries = tuple(i for x in marked if not isinstance(x, str) for i in _indices("proprioception", x, size))
-    if entries:
-        found.append(Factor("proprioception", entries, controlled=False))
-    taken = {index for factor in found for index in factor.indices}
-    rest = tuple(index for index in range(size) if index not in taken)
-    if rest:
-        found.append(Factor("unnamed entries", rest, controlled=False))
-    return tuple(found)
-
-
-def _indices(name: str, given: Indices, size: int) -> tuple[int, ...]:
-    if isinstance(given, slice):
-        return tuple(range(size)[given])
-    try:
-        entries: list[Any] = list(given) if isinstance(given, Iterable) else [given]
-        if any(isinstance(i, bool | np.bool_) for i in entries):
-            raise TypeError("a mask")
-        return tuple(operator.index(i) for i in entries)
-    except TypeError as error:
-        raise WorldError(f"factor {name!r}: {given!r} is not an index, a slice or a list of indices") from error
+    return GymnasiumWorld(spec, make, observation_space, action_space, pictures)
 
 
 class GymnasiumWorld(HostWorld):
-    """A world around a function that makes Gymnasium environments; their reward is its one channel."""
+    """A world around what makes Gymnasium environments; their reward is its one channel."""
 
-    def __init__(self, spec: WorldSpec, make: Callable[..., gymnasium.Env], action_space: Box):
-        self.spec, self._make, self._action_space = spec, make, action_space
+    def __init__(
+        self,
+        spec: WorldSpec,
+        make: Callable[..., gymnasium.Env],
+        observation_space: spaces.Space,
+        action_space: spaces.Box,
+        pictures: Mapping[str, Any],
+    ):
+        """`pictures` are the options with which the environment can be drawn."""
+        self.spec, self._make, self._pictures = spec, make, pictures
+        self._spaces = observation_space, action_space
 
     def vector(self, count: int) -> VectorWorld:
-        return _GymnasiumVector(self._make, count, self._action_space)
+        return GymnasiumVector(self.spec.name, self._make, count, *self._spaces)
+
+    def vector_with_pictures(self, count: int) -> VectorWorld:
+        make = partial(self._make, **self._pictures)
+        return GymnasiumVector(self.spec.name, make, count, *self._spaces)
 
 
-class _GymnasiumVector(VectorWorld):
-    """Copies of a Gymnasium environment, stepped one after the other."""
+def _maker(env: AnyEnv, options: Mapping[str, Any]) -> Callable[..., gymnasium.Env]:
+    """A function that makes copies of an environment."""
+    if isinstance(env, str):
+        _check_registered(env)
+        return partial(gymnasium.make, env, **{"disable_env_checker": True, **options})
+    if isinstance(env, gymnasium.Env):
+        if env.spec is None:
+            raise WorldError(
+                f"many copies are needed, and {type(env).__name__} was not made by gymnasium.make, "
+                "so it can't be copied: pass its class or a function that makes it"
+            )
+        # copies of what is shown on a screen are not shown
+        shown = {"render_mode": None} if "render_mode" in env.spec.kwargs else {}
+        options = {"disable_env_checker": True, **shown, **options}
+        return partial(gymnasium.make, env.spec, **options)
+    if not callable(env):
+        raise WorldError(f"pass an id, a class or a function that makes environments, not {env!r}")
+    try:
+        inspect.signature(env).bind(**options)
+    except TypeError as error:
+        raise WorldError(f"{_name(env)} can't be made with these options: {error}") from None
+    except ValueError:  # it does not say what it takes
+        pass
+    return partial(env, **options)
 
-    def __init__(self, make: Callable[..., gymnasium.Env], count: int, action_space: Box):
-        self._envs = SyncVectorEnv([make] * count, autoreset_mode=AutoresetMode.DISABLED)
-        self._low, self._high = action_space.low, action_space.high
-        self._earned = np.zeros((count, 1), np.float32)
 
-    def reset(self, seed=None, mask=None):
-        options = None if mask is None else {"reset_mask": np.asarray(mask, bool)}
-        observation, _ = self._envs.reset(seed=seed, options=options)
-        return np.array(observation, np.float32)
+def _check_registered(name: str) -> None:
+    """Raises a `UsageError` with the nearest ids if Gymnasium does not know one."""
+    package, _, wanted = name.rpartition(":")
+    if package:
+        import_module(package)
+    try:
+        gymnasium.spec(wanted)
+    except gymnasium.error.Error:
+        near = difflib.get_close_matches(wanted, list(gymnasium.registry), n=3, cutoff=0.6)
+        hint = f"did you mean {' or '.join(near)}?" if near else "is it spelt right?"
+        others = f"if another package has it, write package:{wanted}"
+        raise UsageError(f"Gymnasium has no {name!r}; {hint} ({others})") from None
 
-    def step(self, actions):
-        share = (np.clip(actions, -1, 1) + 1) / 2
-        scaled = np.clip(self._low + (self._high - self._low) * share, self._low, self._high)
-        observation, reward, terminated, truncated, _ = self._envs.step(scaled.astype(self._low.dtype))
-        self._earned = np.asarray(reward, np.float32)[:, None]
-        return np.array(observation, np.float32), np.array(terminated), np.array(truncated)
 
-    def rewards(self):
-        return self._earned
+def _name(env: AnyEnv) -> str:
+    """What people call an environment."""
+    if isinstance(env, str):
+        return env
+    if isinstance(env, gymnasium.Env) and env.spec is not None:
+        return env.spec.id
+    if isinstance(env, partial):
+        return _name(env.func)
+    return str(getattr(env, "__name__", type(env).__name__))
 
-    def render(self, index=0):
-        try:
-            picture = self._envs.envs[index].render()
-        except NotImplementedError:
-            picture = None
-        if picture is None:
-            raise WorldError('the environment gives no picture; pass render_mode="rgb_array" to from_gymnasium')
-        return np.asarray(picture, np.uint8)
 
-    def close(self):
-        self._envs.close()
+def _check_spaces(name: str, env: gymnasium.Env) -> tuple[spaces.Space, spaces.Box]:
+    observation: Any = getattr(env, "observation_space", None)
+    action: Any = getattr(env, "action_space", None)
+    if not isinstance(action, spaces.Box) or len(action.shape) != 1:
+        wanted = "a flat Box (continuous actions)"
+        raise WorldError(f"{name}: the action space must be {wanted}, not {action}")
+    if not action.shape[0]:
+        raise WorldError(f"{name}: the action space has no entries, so no skill could do anything")
+    if not np.issubdtype(action.dtype, np.floating):
+        raise WorldError(f"{name}: actions must be real numbers, not {action.dtype}")
+    if not action.is_bounded() or not np.isfinite(action.high - action.low).all():
+        advice = "wrap it in gymnasium.wrappers.RescaleAction"
+        raise WorldError(f"{name}: the action space must be bounded, but is {action}; {advice}")
+    is_flat = isinstance(observation, spaces.Box) and len(observation.shape) == 1
+    is_dict = isinstance(observation, spaces.Dict) and observation.is_np_flattenable
+    if not is_flat and not is_dict:
+        raise WorldError(
+            f"{name}: the observation space must be a flat Box or a Dict of numbers, "
+            f"not {observation}; wrap it in gymnasium.wrappers.FlattenObservation"
+        )
+    if not spaces.flatdim(observation):
+        raise WorldError(f"{name}: the observation space has no entries: there is nothing to see")
+    return observation, action
+
+
+def _takes_render_mode(env: AnyEnv, options: Mapping[str, Any], made: gymnasium.Env) -> bool:
+    """Whether nobody chose a render mode, and the environment can be made with one for pictures."""
+    chosen = "render_mode" in options or made.render_mode is not None
+    if chosen or "rgb_array" not in (made.metadata or {}).get("render_modes", ()):
+        return False
+    if isinstance(env, str | gymnasium.Env):
+        return True
+    try:
+        parameters = inspect.signature(env).parameters.values()
+    except ValueError:
+        return False
+    return any(p.name == "render_mode" or p.kind is p.VAR_KEYWORD for p in parameters)
+
+
+def _describe_options(env: AnyEnv, options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of an environment as JSON, so that runs with other options can be told apart."""
+    if isinstance(env, gymnasium.Env) and env.spec is not None:
+        wrappers = [[wrapper.name, wrapper.kwargs] for wrapper in env.spec.additional_wrappers]
+        options = {**env.spec.kwargs, **({"wrappers": wrappers} if wrappers else {}), **options}
+    elif isinstance(env, partial):
+        arguments = {f"argument {i}": value for i, value in enumerate(env.args)}
+        options = {**arguments, **env.keywords, **options}
+    return {key: _describe(value) for key, value in sorted(options.items()) if key != "render_mode"}
+
+
+def _describe(value: Any) -> Any:
+    """A value as JSON: itself if it is that, else a text that is the same in every process."""
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, np.generic | np.ndarray):
+        return _describe(value.tolist())
+    if isinstance(value, Mapping):
+        return {str(key): _describe(part) for key, part in sorted(value.items(), key=str)}
+    if isinstance(value, set | frozenset):
+        return sorted((_describe(part) for part in value), key=str)
+    if isinstance(value, list | tuple | range):
+        return [_describe(part) for part in value]
+    if isinstance(value, partial):
+        return [_describe(part) for part in (value.func, value.args, value.keywords)]
+    if hasattr(value, "__qualname__"):
+        return f"{value.__module__}.{value.__qualname__}"
+    return re.sub(r" at 0x[0-9a-fA-F]+", "", repr(value))

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import abc
-import ctypes.util
 import importlib.util
-import os
-import sys
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -14,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from dusdi.envs.base import VectorWorld
-from dusdi.envs.pictures import Camera
+from dusdi.envs.pictures import Camera, choose_opengl
 from dusdi.errors import UsageError, WorldError
 from dusdi.parallel import cores
 from dusdi.types import WorldSpec
@@ -45,11 +42,9 @@ def package_folder(package: str, world: str) -> Path:
 
 
 def load_mujoco(world: str) -> ModuleType:
-    """MuJoCo, or a `UsageError`. Where there is no display, it is told to draw offscreen, which it wants to know beforehand."""
+    """MuJoCo, or a `UsageError`."""
     package_folder("mujoco", world)
-    if sys.platform == "linux" and not os.environ.get("DISPLAY"):
-        found = [name for name in ("EGL", "OSMesa") if ctypes.util.find_library(name)]
-        os.environ.setdefault("MUJOCO_GL", found[0].lower() if found else "disable")
+    choose_opengl()
     import mujoco
 
     return mujoco

@@ -3,14 +3,47 @@
 from __future__ import annotations
 
 import atexit
+import ctypes.util
+import os
+import sys
+import traceback
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
+import gymnasium
 import numpy as np
 
 from dusdi.errors import UsageError
 
 SIZE = 480
+#: Packages and files of others that draw by OpenGL.
+DRAWING_PARTS = {"OpenGL", "glfw", "egl", "osmesa", "gl_context.py", "mujoco_rendering.py"}
+DRAWING_ADVICE = (
+    "install EGL or OSMesa (Debian: apt install libegl1 libgl1-mesa-dri, or libosmesa6) "
+    "and choose it by MUJOCO_GL=egl or MUJOCO_GL=osmesa"
+)
+
+
+def choose_opengl() -> None:
+    """Has MuJoCo draw offscreen where there is no display, which it wants to know beforehand."""
+    no_display = sys.platform == "linux" and not os.environ.get("DISPLAY")
+    if no_display and "MUJOCO_GL" not in os.environ:
+        found = [name for name in ("EGL", "OSMesa") if ctypes.util.find_library(name)]
+        os.environ["MUJOCO_GL"] = found[0].lower() if found else "disable"
+
+
+def drawing_hint(error: Exception) -> str:
+    """What to do about an exception from drawing, if it comes from OpenGL; follows its message."""
+    files = [Path(frame.filename) for frame in traceback.extract_tb(error.__traceback__)]
+    is_opengl = any(DRAWING_PARTS & set(file.parts) for file in files)
+    return f"; if OpenGL is missing here, {DRAWING_ADVICE}" if is_opengl else ""
+
+
+def check_drawable(env: gymnasium.Env) -> None:
+    """Raises a `UsageError` if an environment on MuJoCo is to be drawn where nothing can draw."""
+    if os.environ.get("MUJOCO_GL") == "disable" and hasattr(env.unwrapped, "mujoco_renderer"):
+        raise UsageError(f"there is nothing here that MuJoCo could draw with; {DRAWING_ADVICE}")
 
 
 class Camera:
@@ -47,7 +80,5 @@ def _make_renderer(model: Any, height: int, width: int) -> Any:
     try:
         return mujoco.Renderer(model, height, width)
     except Exception as error:
-        raise UsageError(
-            f"MuJoCo can't draw here ({type(error).__name__}: {error}); install EGL or OSMesa "
-            "(Debian: apt install libegl1 libgl1-mesa-dri, or libosmesa6) and choose it by MUJOCO_GL=egl or MUJOCO_GL=osmesa"
-        ) from error
+        what = f"{type(error).__name__}: {error}"
+        raise UsageError(f"MuJoCo can't draw here ({what}); {DRAWING_ADVICE}") from error

@@ -150,41 +150,22 @@ class JaxTask(Task, JaxWorld):
 class HostTask(Task, HostWorld):
     """A task in a world on the host. It sees the world's observation, can't change the world, and is compiled by itself."""
 
-    #: physics takes most of the time, so there are fewer steps, and more updates for each of them
-    agent_presets = {
-        "fast": {
-            "ppo": {
-                "steps": 256_000,
-                "num_envs": 64,
-                "rollout_length": 2,
-                "batch_size": 64,
-                "log_every": 64_000,  # all copies' episodes are over then
-                "checkpoint_every": 128_000,
-            },
-            "sac": {
-                "steps": 256_000,
-                "num_envs": 64,
-                "steps_per_update": 64,
-                "log_every": 64_000,
-                "checkpoint_every": 128_000,
-            },
-        }
-    }
-
     def words(self, variables: Variables) -> str:
         """The variables in words, to be written into pictures."""
         return ""
 
     def vector(self, count: int) -> VectorWorld:
-        return _HostTasks(self, count)
+        return _HostTasks(self, self.world.vector(count), count)
+
+    def vector_with_pictures(self, count: int) -> VectorWorld:
+        return _HostTasks(self, self.world.vector_with_pictures(count), count)
 
 
 class _HostTasks(VectorWorld):
     """Copies of a `HostTask`: the world's copies step, then the task looks at all of them in one compiled call."""
 
-    def __init__(self, task: HostTask, count: int):
-        self._task, self._count = task, count
-        self._worlds: VectorWorld = task.world.vector(count)
+    def __init__(self, task: HostTask, worlds: VectorWorld, count: int):
+        self._task, self._worlds, self._count = task, worlds, count
         self._key = jax.random.PRNGKey(np.random.SeedSequence().generate_state(1)[0])  # until a reset with a seed
         self._start, self._move_on = jax.jit(self._start_where), jax.jit(self._move_all_on)
         nothing = np.zeros((count, task.world.spec.observation_size), np.float32)

@@ -1,0 +1,304 @@
+"""Copies of a Gymnasium environment, stepped one after the other and held to Gymnasium's contract.
+
+Whatever an environment does wrong becomes a `WorldError` that names the world, the copy, the step
+and what was expected; if the environment raised an exception, that is the error's cause.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+import traceback
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+
+from dusdi.envs.base import VectorWorld
+from dusdi.envs.pictures import check_drawable, drawing_hint
+from dusdi.errors import WorldError
+
+#: For each kind of number that a space holds, the kinds that an observation may consist of.
+KINDS = {"f": "fiub", "i": "iub", "u": "iub", "b": "b"}
+STEP = "observation, reward, terminated, truncated, info"
+
+
+class GymnasiumVector(VectorWorld):
+    """Copies of an environment; `reset` seeds copy i with the seed plus i.
+
+    Args:
+      name: of the world, for messages.
+      make: what makes a copy.
+      count: how many there are.
+      observation_space: a flat `Box` or a `Dict`, which is flattened.
+      action_space: a flat `Box`.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        make: Callable[[], gymnasium.Env],
+        count: int,
+        observation_space: spaces.Space,
+        action_space: spaces.Box,
+    ):
+        self._name, self._space, self._action_space = name, observation_space, action_space
+        self._low, self._high = action_space.low, action_space.high
+        self._kinds = KINDS[observation_space.dtype.kind] if observation_space.dtype else ""
+        self._observation = np.zeros((count, spaces.flatdim(observation_space)), np.float32)
+        self._earned = np.zeros((count, 1), np.float32)
+        self._steps = 0
+        self._envs: list[gymnasium.Env] = []
+        try:
+            with _without_mujoco_warnings():
+                for index in range(count):
+                    self._envs.append(make_copy(name, make, index))
+                    self._check_spaces(index)
+        except BaseException:
+            self.close()
+            raise
+
+    def _check_spaces(self, index: int) -> None:
+        for kind, expected in (("observation", self._space), ("action", self._action_space)):
+            found = getattr(self._envs[index], f"{kind}_space", None)
+            if found != expected:
+                raise WorldError(
+                    f"world {self._name!r}: all copies must be alike, but copy {index} has the "
+                    f"{kind} space {found} instead of {expected}"
+                )
+
+    def reset(self, seed=None, mask=None):
+        for index, env in enumerate(self._envs):
+            if mask is None or mask[index]:
+                self._reset_copy(index, env, None if seed is None else int(seed) + index)
+        return self._observation.copy()
+
+    def _reset_copy(self, index: int, env: gymnasium.Env, seed: int | None) -> None:
+        where = f"reset of copy {index} after {self._steps} steps"
+        try:
+            result = env.reset(seed=seed)
+        except Exception as error:
+            if _takes_seed(env):
+                raise raised(self._name, where, error) from error
+            expected = "it must be reset(self, *, seed=None, options=None)"
+            raise self._broken(where, f"takes no seed, as in old Gym; {expected}") from error
+        if not isinstance(result, tuple | list) or len(result) != 2:
+            raise self._broken(where, f"must return (observation, info), not {_what(result)}")
+        row = self._read(index, result[0], where)
+        self._observation[index] = _in_single_precision(row)
+
+    def step(self, actions):
+        self._steps += 1
+        results: list[Any] = []
+        for env, action in zip(self._envs, self._scale(actions), strict=True):
+            try:
+                results.append(env.step(action))
+            except Exception as error:
+                raise raised(self._name, self._step_of(len(results)), error) from error
+        observations, rewards, terminated, truncated = self._take_apart(results)
+        shape = self._observation.shape
+        seen = _gather(observations, shape, self._kinds, self._read)
+        self._observation = _in_single_precision(seen)
+        earned = _gather(rewards, shape[:1], KINDS["f"], self._number)
+        self._earned = _in_single_precision(earned)[:, None]
+        ended = _gather(terminated, shape[:1], "b", partial(self._boolean, "terminated"))
+        cut = _gather(truncated, shape[:1], "b", partial(self._boolean, "truncated"))
+        return self._observation.copy(), ended, cut
+
+    def _take_apart(self, results: Sequence[Any]) -> tuple[Sequence[Any], ...]:
+        """The observations, rewards, `terminated` and `truncated` of all copies."""
+        for index, result in enumerate(results):
+            if not isinstance(result, tuple | list) or len(result) != 5:
+                old = ", as in old Gym" if isinstance(result, tuple) and len(result) == 4 else ""
+                problem = f"must return 5 values ({STEP}), not {_what(result)}{old}"
+                raise self._broken(self._step_of(index), problem)
+        return tuple(zip(*results, strict=True))[:4]
+
+    def _scale(self, actions: np.ndarray) -> np.ndarray:
+        """Actions in [-1, 1] as the environment wants them."""
+        share = (np.clip(actions, -1, 1) + 1) / 2
+        scaled = np.clip(self._low + (self._high - self._low) * share, self._low, self._high)
+        return scaled.astype(self._low.dtype)
+
+    def rewards(self):
+        return self._earned
+
+    def render(self, index=0):
+        where = f"render of copy {index} after {self._steps} steps"
+        check_drawable(self._envs[index])
+        try:
+            picture = self._envs[index].render()
+        except NotImplementedError:
+            picture = None
+        except Exception as error:
+            raise raised(self._name, where, error, drawing_hint(error)) from error
+        if picture is None:
+            wanted = 'its environment must know render_mode="rgb_array" and be made with it'
+            raise WorldError(f"world {self._name!r} gives no picture; {wanted}")
+        found = np.asarray(picture)
+        if found.ndim != 3 or found.shape[2] != 3 or found.dtype != np.uint8:
+            problem = f"must give an array of uint8 [height, width, 3], not {_what(picture)}"
+            raise self._broken(where, problem)
+        return found
+
+    def close(self):
+        close_copies(self._name, self._envs)
+        self._envs = []
+
+    def _read(self, index: int, observation: Any, where: str = "") -> np.ndarray:
+        """An observation as a vector, or a `WorldError` if it is not what its space says."""
+        try:
+            return flatten(self._space, observation)
+        except ValueError as error:
+            problem = f"gave an observation {error}"
+            raise self._broken(where or self._step_of(index), problem) from error
+
+    def _number(self, index: int, reward: Any) -> float:
+        found = np.asarray(reward)
+        if found.shape != () or found.dtype.kind not in KINDS["f"]:
+            problem = f"must give a number as reward, not {_what(reward)}"
+            raise self._broken(self._step_of(index), problem)
+        return float(found)
+
+    def _boolean(self, name: str, index: int, value: Any) -> bool:
+        found = np.asarray(value)
+        if found.shape != () or found.dtype.kind != "b":
+            problem = f"must give True or False for {name!r}, not {_what(value)}"
+            raise self._broken(self._step_of(index), problem)
+        return bool(found)
+
+    def _step_of(self, index: int) -> str:
+        return f"step {self._steps} of copy {index}"
+
+    def _broken(self, where: str, problem: str) -> WorldError:
+        return WorldError(f"world {self._name!r}: {where} {problem}")
+
+
+def make_copy(name: str, make: Callable[[], gymnasium.Env], index: int = 0) -> gymnasium.Env:
+    """A new copy of an environment, or a `WorldError`."""
+    where = f"making copy {index}"
+    try:
+        env = make()
+    except Exception as error:
+        raise raised(name, where, error, drawing_hint(error)) from error
+    if not isinstance(env, gymnasium.Env):
+        raise WorldError(f"world {name!r}: {where} must give a gymnasium.Env, not {_what(env)}")
+    return env
+
+
+@contextmanager
+def _without_mujoco_warnings() -> Iterator[None]:
+    """Keeps MuJoCo from saying of each copy what it said of the model when it was first made."""
+    mujoco = sys.modules.get("mujoco")
+    if mujoco is None:
+        yield
+        return
+    before = mujoco.get_mju_user_warning()
+    mujoco.set_mju_user_warning(lambda text: None)
+    try:
+        yield
+    finally:
+        mujoco.set_mju_user_warning(before)
+
+
+def close_copies(name: str, envs: Sequence[gymnasium.Env]) -> None:
+    """Closes copies; if some can't be closed, that is only worth a warning."""
+    failed = []
+    for index, env in enumerate(envs):
+        try:
+            env.close()
+        except Exception as error:
+            failed.append(str(raised(name, f"close of copy {index}", error)))
+    if failed:
+        more = f" (and so did {len(failed) - 1} more)" if len(failed) > 1 else ""
+        warnings.warn(failed[0] + more, stacklevel=2)
+
+
+def raised(name: str, where: str, error: Exception, advice: str = "") -> WorldError:
+    """The error that tells of an exception in the environment; raise it from that."""
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    what = f"{type(error).__name__}: {str(error).rstrip('.') or frame.line}"
+    return WorldError(f"world {name!r}: {where} raised {what}{advice}")
+
+
+def flatten(space: spaces.Space, observation: Any) -> np.ndarray:
+    """An observation as a vector in Gymnasium's order.
+
+    Raises a `ValueError` that says what is wrong with one that is not of that space.
+    """
+    if isinstance(space, spaces.Dict):
+        if not isinstance(observation, Mapping) or set(observation) != set(space):
+            keys = ", ".join(map(str, space))
+            raise ValueError(f"that is {_what(observation)}, not a dict of {keys}")
+        return np.concatenate([_flatten_part(space, observation, key) for key in space])
+    if not isinstance(space, spaces.Box):
+        if not space.contains(observation):
+            raise ValueError(f"that is {_what(observation)}, not one of {space}")
+        return np.asarray(spaces.flatten(space, observation))
+    try:
+        found = np.asarray(observation)
+    except Exception:  # lists of different lengths, for instance
+        found = np.asarray(None)
+    if found.shape != space.shape or found.dtype.kind not in KINDS[space.dtype.kind]:
+        expected = f"{_shape(space.shape)} of {space.dtype}"
+        raise ValueError(f"that is {_what(observation)}, not {expected}, as its space says")
+    return found.ravel()
+
+
+def _flatten_part(space: spaces.Dict, observation: Mapping[str, Any], key: str) -> np.ndarray:
+    try:
+        return flatten(space[key], observation[key])
+    except ValueError as error:
+        raise ValueError(f"with a wrong {key!r}, {error}") from error
+
+
+def _gather(
+    values: Sequence[Any],
+    shape: tuple[int, ...],
+    kinds: str,
+    read: Callable[[int, Any], Any],
+) -> np.ndarray:
+    """The values of all copies as one array of that shape and of one of these kinds of numbers.
+
+    If they are not just so, `read` turns the value of each copy into what is wanted or raises.
+    """
+    try:
+        found = np.array(values)
+    except Exception:  # lists of different lengths, for instance
+        found = np.array(None)
+    if found.shape == shape and found.dtype.kind in kinds:
+        return found
+    return np.array([read(index, value) for index, value in enumerate(values)])
+
+
+def _in_single_precision(numbers: np.ndarray) -> np.ndarray:
+    """A new array; numbers that are too large become infinite, which is refused later."""
+    with np.errstate(over="ignore"):
+        return numbers.astype(np.float32)
+
+
+def _takes_seed(env: gymnasium.Env) -> bool:
+    """Whether `reset` takes a seed, in the environment and in all that is wrapped around it."""
+    parameters = inspect.signature(env.reset).parameters.values()
+    takes = any(p.name == "seed" or p.kind is p.VAR_KEYWORD for p in parameters)
+    return takes and (not isinstance(env, gymnasium.Wrapper) or _takes_seed(env.env))
+
+
+def _what(value: Any) -> str:
+    """What a value is, for messages."""
+    if isinstance(value, np.ndarray):
+        return f"{_shape(value.shape)} of {value.dtype}"
+    if isinstance(value, tuple | list):
+        return f"a {type(value).__name__} of {len(value)}"
+    if isinstance(value, Mapping):
+        return f"a dict of {', '.join(map(str, value)) or 'nothing'}"
+    return "None" if value is None else f"{type(value).__name__} {str(value)[:40]!r}"
+
+
+def _shape(shape: tuple[int, ...]) -> str:
+    return f"an array of shape {list(shape)}" if shape else "a number"

@@ -1,0 +1,94 @@
+"""Worlds that users name on the command line: by a Gymnasium id, or by a function of their own."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from collections.abc import Mapping
+from typing import Any
+
+import gymnasium
+
+from dusdi.envs.base import World
+from dusdi.envs.factors import Entries
+from dusdi.envs.from_gymnasium import make_world
+from dusdi.envs.gymnasium_vector import close_copies
+from dusdi.envs.modules import import_module
+from dusdi.envs.pictures import choose_opengl
+from dusdi.errors import DusdiError, UsageError, WorldError, unknown_name
+from dusdi.types import WorldSpec, difference
+
+PREFIX = "gym:"
+
+
+def import_world(
+    text: str,
+    factors: Mapping[str, Entries] | None = None,
+    proprioception: Entries | None = None,
+    options: Mapping[str, Any] | None = None,
+    like: WorldSpec | None = None,
+) -> World:
+    """The world that `gym:ID`, `package.module:function` or `path/to/file.py:function` names.
+
+    Args:
+      text: a Gymnasium id, or what returns a world or a Gymnasium environment (or is one).
+      factors: of a Gymnasium environment; see `from_gymnasium`.
+      proprioception: entries or factors of it that no skill component is to control.
+      options: that a Gymnasium environment is made with.
+      like: the world of a run, whose factors a Gymnasium environment gets if none are given.
+    """
+    choose_opengl()
+    options = options or {}
+    found = text.removeprefix(PREFIX) if text.startswith(PREFIX) else _find(text, options)
+    if isinstance(found, World):
+        if factors or proprioception:
+            told = "--factor and --proprioception are for Gymnasium environments"
+            raise UsageError(f"{told}; {text} gives a world, which has its factors")
+        return found
+    if like is None or factors or proprioception:
+        return make_world(found, factors or {}, proprioception, options)
+    world = make_world(found, {"everything": slice(None)}, None, options)
+    if world.spec.observation_size != like.observation_size:
+        told = f"{text} is not the world of that run, {like.name!r}"
+        raise UsageError(f"{told}, but one with {difference(world.spec, like)}")
+    world.spec = dataclasses.replace(world.spec, factors=like.factors)
+    return world
+
+
+def _find(text: str, options: Mapping[str, Any]) -> Any:
+    """What a function or variable of the user gives: a world, or what makes environments."""
+    place, _, attribute = text.rpartition(":")
+    module = import_module(place)
+    if not hasattr(module, attribute):
+        names = [name for name in vars(module) if not name.startswith("_")]
+        raise unknown_name(f"function of {place}:", attribute, names)
+    found = getattr(module, attribute)
+    if isinstance(found, World) or (isinstance(found, type) and issubclass(found, gymnasium.Env)):
+        return found
+    made = _call(text, found, options)
+    if isinstance(made, gymnasium.Env):
+        close_copies(text, [made])
+        return found
+    if not isinstance(made, World) and not callable(made):
+        wanted = "a world or a Gymnasium environment"
+        raise UsageError(f"{text} gave {type(made).__name__}, not {wanted}")
+    if options:
+        raise UsageError(f"--env-option is for what returns an environment, which {text} does not")
+    return made
+
+
+def _call(text: str, function: Any, options: Mapping[str, Any]) -> Any:
+    if not callable(function):
+        raise UsageError(f"{text} is {type(function).__name__}, not a function that makes a world")
+    try:
+        inspect.signature(function).bind(**options)
+    except TypeError as error:
+        raise UsageError(f"{text} can't be called with these options: {error}") from None
+    except ValueError:  # it does not say what it takes
+        pass
+    try:
+        return function(**options)
+    except DusdiError:
+        raise
+    except Exception as error:
+        raise WorldError(f"{text} raised {type(error).__name__}: {error}") from error

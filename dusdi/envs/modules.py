@@ -1,0 +1,41 @@
+"""Python modules that users name, by their dotted names or as files."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from pathlib import Path
+from types import ModuleType
+
+from dusdi.errors import DusdiError, UsageError, WorldError
+
+
+def import_module(place: str) -> ModuleType:
+    """The module called `package.module`, or that of `path/to/file.py`.
+
+    The working folder is looked in first. Raises a `UsageError` if there is no such module, and a
+    `WorldError` if it can't be imported.
+    """
+    is_file = place.endswith(".py")
+    file = Path(place).resolve()
+    folder, name = (str(file.parent), file.stem) if is_file else (os.getcwd(), place)
+    if is_file and not file.exists():
+        raise UsageError(f"there is no file {place}")
+    if not is_file and not all(part.isidentifier() for part in name.split(".")):
+        raise UsageError(f"{place!r} is neither package.module nor path/to/file.py")
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+    try:
+        module = importlib.import_module(name)
+    except DusdiError:
+        raise
+    except ModuleNotFoundError as error:
+        if error.name and (name == error.name or name.startswith(f"{error.name}.")):
+            raise UsageError(f"can't import {name}: {error}") from None
+        raise WorldError(f"importing {place} failed: {error}") from error
+    except Exception as error:
+        raise WorldError(f"importing {place} failed: {type(error).__name__}: {error}") from error
+    if is_file and Path(module.__file__ or "").resolve() != file:
+        raise UsageError(f"there is another module called {name!r}; rename {place}")
+    return module
