@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from dusdi.config import AGENTS, PPO_PRESETS, PRESETS, BaseConfig, Config, PPOConfig
 from dusdi.errors import DusdiError, UsageError, unknown_name
@@ -108,6 +109,8 @@ def _make_parser() -> tuple[_Parser, dict[str, _Parser]]:
     evaluate.add_argument("--env", help="package.module:function of the run's world, if it is not one of dusdi's")
     evaluate.add_argument("--oracle", action="store_true", help="also measure the world's hand-written oracle, a ceiling")
     evaluate.add_argument("--json", action="store_true", help="print one JSON object instead of a table")
+    evaluate.add_argument("--out", metavar="DIR", help="folder of the results (default: the run's own)")
+    evaluate.add_argument("--quiet", action="store_true", help="show no progress")
 
     render = command("render", _render, "make a video of a run's skills, or of a task's solution")
     render.add_argument("run_folder", metavar="RUN", help="a run's folder")
@@ -118,6 +121,7 @@ def _make_parser() -> tuple[_Parser, dict[str, _Parser]]:
     render.add_argument("--run-seed", type=int, default=0, help="which seed of a run of several, counted from 0")
     render.add_argument("--view", help="which kind of picture to draw, of worlds that have several")
     render.add_argument("--env", help="package.module:function of the run's world, if it is not one of dusdi's")
+    render.add_argument("--quiet", action="store_true", help="show no progress")
 
     reproduce = command("reproduce", _reproduce, "make a table or figure of the paper; go on where it was stopped")
     reproduce.add_argument(
@@ -289,49 +293,72 @@ def _evaluate_task(arguments: argparse.Namespace) -> None:
     if arguments.oracle:
         raise UsageError("--oracle is for runs of skill discovery; a task's hand-written solution is always measured")
     world = _world(arguments.env) if arguments.env else None
-    report = measure_task(arguments.run_folder, world, episodes=arguments.episodes, seed=arguments.seed)
+    options = {"episodes": arguments.episodes, "seed": arguments.seed, "out": arguments.out}
+    report = measure_task(arguments.run_folder, world, progress=not arguments.quiet, **options)
     if arguments.json:
         print(json.dumps(report))
         return
-    task = report["run"]["world"]["name"]
-    table = Table("", "return per episode", title=f"{task}, {arguments.run_folder}, {arguments.episodes} episodes")
+    task, folder = report["run"]["world"]["name"], arguments.out or arguments.run_folder
+    title = Text(f"{task}, {arguments.run_folder}, {arguments.episodes} episodes")
+    table = Table("", "return per episode", title=title)
     for name, key in (("random skills", "random_skills"), ("hand-written solution", "hand_written")):
         if key in report:
             table.add_row(name, f"{report[key]:,.2f}")
     for found in report["seeds"]:
         table.add_row(f"this run, seed {found['seed']}", f"{found['return']:,.2f} ± {found['return_std']:,.2f}")
     _console().print(table)
-    print(f"channels: {arguments.run_folder}/return.json")
+    print(f"channels: {folder}/return.json")
 
 
 def _evaluate(arguments: argparse.Namespace) -> None:
     from dusdi.controller import is_downstream
-    from dusdi.evaluate import check_oracle, evaluate_oracle, measure, world_for
+    from dusdi.evaluate import check_numbers, check_oracle, evaluate_oracle, measure, world_for
+    from dusdi.metrics.dci import remarks
     from dusdi.policy import load
 
+    check_numbers(steps=arguments.steps, episodes=arguments.episodes, seed=arguments.seed)
     if is_downstream(arguments.run_folder):
         _evaluate_task(arguments)
         return
     skills = load(arguments.run_folder)
-    folder = skills.folder or Path(arguments.run_folder)
+    folder = arguments.out or skills.folder or arguments.run_folder
     world = world_for(skills, _world(arguments.env) if arguments.env else None)
     if arguments.oracle:
         check_oracle(skills, world)
-    options = {"steps": arguments.steps, "seed": arguments.seed}
-    report = measure(arguments.run_folder, world, **options)
+    options = {"steps": arguments.steps, "seed": arguments.seed, "progress": not arguments.quiet}
+    report = measure(arguments.run_folder, world, out=arguments.out, **options)
     oracle = None
     if arguments.oracle:
         oracle = evaluate_oracle(world, skill_length=skills.config.skill_length, **options).to_json()
     if arguments.json:
         print(json.dumps(report | {"oracle": oracle} if oracle else report))
         return
-    table = Table("", "disentanglement", "completeness", "informativeness", title=f"DCI of {folder}, {arguments.steps:,} steps")
+    title = Text(f"DCI of {arguments.run_folder}, {arguments.steps:,} steps")
+    table = Table("", "disentanglement", "completeness", "informativeness", title=title)
     for name, source in (("", report), ("oracle, ", oracle)):
         if source:
             table.add_row(f"{name}skills to states (the paper's)", *_scores(source))
             table.add_row(f"{name}states to skills", *_scores(source["states_to_skills"]))
     _console().print(table)
-    print(f"importances: {folder}/dci{'-seed*' if len(report['seeds']) > 1 else ''}.png and {folder}/dci.json")
+    _console().print(_component_table(report))
+    for remark in remarks(report):
+        print(remark)
+    suffix = "-seed*" if len(report["seeds"]) > 1 else ""
+    print(f"importances: {folder}/dci{suffix}.png and {folder}/dci.json")
+    print(f"where each value of each component leads: {folder}/values{suffix}.png")
+
+
+def _component_table(report: dict[str, Any]) -> Table:
+    """A row for each skill component: how well it is told from the states, and its factor from the skills."""
+    from dusdi.metrics.dci import component_scores
+
+    table = Table("component", "factor", title="Each component, and the factor it is about")
+    headings = ("told from states", "chance", "D", "factor told from skills", "chance")
+    for heading in headings:
+        table.add_column(heading, justify="right")
+    for component, factor, *scores in component_scores(report):
+        table.add_row(component, Text(factor), *("-" if score is None else f"{score:.3f}" for score in scores))
+    return table
 
 
 def _scores(scores: dict[str, Any]) -> list[str]:
@@ -353,6 +380,7 @@ def _render(arguments: argparse.Namespace) -> None:
     from dusdi.policy import load
     from dusdi.video import render, render_task
 
+    options = {"count": arguments.count, "seed": arguments.seed, "progress": not arguments.quiet}
     if is_downstream(arguments.run_folder):
         if arguments.skill:
             raise UsageError("--skill is for runs of skill discovery; a task's solution chooses its skills itself")
@@ -360,14 +388,14 @@ def _render(arguments: argparse.Namespace) -> None:
         task = task_for(solution.spec, _world(arguments.env) if arguments.env else None)
         if arguments.view:
             task.choose_view(arguments.view)
-        print(render_task(solution, task, arguments.out, count=arguments.count, seed=arguments.seed))
+        print(render_task(solution, task, arguments.out, **options))
         return
     skills = load(arguments.run_folder, arguments.run_seed)
     world = world_for(skills, _world(arguments.env) if arguments.env else None)
     if arguments.view:
         world.choose_view(arguments.view)
     chosen = [_parse_skill(text) for text in arguments.skill]
-    print(render(skills, world, arguments.out, chosen=chosen, count=arguments.count, seed=arguments.seed))
+    print(render(skills, world, arguments.out, chosen=chosen, **options))
 
 
 def _reproduce(arguments: argparse.Namespace) -> None:

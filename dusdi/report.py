@@ -1,6 +1,7 @@
 """Results as pictures.
 
-Figures are built without pyplot, so drawing one leaves no global state behind and needs no display.
+Figures are built without pyplot, so drawing one leaves no global state behind and needs no display. Names of people's own
+worlds and factors are shown as they are, also if they look like mathematics to Matplotlib.
 """
 
 from __future__ import annotations
@@ -8,22 +9,43 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
+import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.colors import hsv_to_rgb, to_hex
 from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 
+from dusdi.files import replacing
 from dusdi.metrics.dci import DCI, NAMES, Scores
+from dusdi.rollout import Rollout
+from dusdi.types import WorldSpec
 
 INK, MUTED, FAINT, EMPTY = "#1f2733", "#66717f", "#98a2ae", "#f1f3f5"
-SERIES = ("#5b4ab0", "#e08a3c", "#3b9a86", "#c2486b")  # colours of methods, in this order
+SERIES = ("#5b4ab0", "#e08a3c", "#3b9a86", "#c2486b")  # colours of the first methods, in this order
 ANNOTATED = 14  # the most rows or columns whose cells have room for a number
+WHOLE = 36  # the most pairs of components and factors of which each has a histogram
+SHOWN_VALUES = 10  # the most values of a component that are shown
+BINS = 60  # of a histogram
+
+File = str | os.PathLike[str]
+#: Text is shown as it is.
+plain_text = matplotlib.rc_context({"text.parse_math": False})
 
 
-def heat_map(result: DCI, path: str | os.PathLike[str], title: str) -> None:
+def colour(index: int) -> str:
+    """The colour of one of any number of methods, runs or values: further ones are steps of the golden angle around the wheel."""
+    if index < len(SERIES):
+        return SERIES[index]
+    hue = (0.11 + index * (math.sqrt(5.0) - 1.0) / 2.0) % 1.0
+    return to_hex(tuple(hsv_to_rgb((hue, 0.65, 0.55 + 0.3 * (index % 2)))))
+
+
+@plain_text
+def heat_map(result: DCI, path: File, title: str) -> None:
     """Saves an image of the importances in both directions, side by side, the paper's on the left."""
     components, factors = result.components, result.factors
     most = max(len(components), len(factors))
@@ -46,10 +68,107 @@ def heat_map(result: DCI, path: str | os.PathLike[str], title: str) -> None:
     bar.set_label("importance (share of gain)", color=MUTED)
     bar.outline.set_visible(False)
     bar.ax.tick_params(length=0, labelcolor=MUTED)
-    figure.savefig(path, bbox_inches="tight", pad_inches=0.2)
+    _save(figure, path, bbox_inches="tight", pad_inches=0.2)
 
 
-def score_bars(rows: Sequence[Mapping[str, Any]], path: str | os.PathLike[str], title: str) -> None:
+@plain_text
+def value_histograms(rollout: Rollout, spec: WorldSpec, own_factors: Sequence[str] | None, path: File, title: str) -> None:
+    """Saves where each value of each component leads: histograms of a factor's most telling entry, one for each value.
+
+    A row for each component and a column for each factor; if that is too much, each component with its own factor only, or with
+    the one it moves most if it is not meant for any. Continuous components are shown by thirds of one of their dimensions.
+    """
+    factors = spec.controlled
+    pairs = [[_most_telling(z, rollout.observation, factor.indices) for factor in factors] for z in _components(rollout.skill)]
+    own = [[str(factor.name) for factor in factors].index(name) for name in own_factors] if own_factors else None
+    whole = len(pairs) * len(factors) <= WHOLE
+    if not whole:
+        own = own or [max(range(len(row)), key=lambda j: row[j].share) for row in pairs]
+    chosen = [(i, j) for i, row in enumerate(pairs) for j in range(len(row)) if whole or (own and own[i] == j)]
+    columns = len(factors) if whole and len(pairs) > 1 else min(6, math.ceil(math.sqrt(1.5 * len(chosen))))
+    lines = math.ceil(len(chosen) / columns)
+    figure = Figure(figsize=(2.9 * columns + 0.6, 1.9 * lines + 1.1), dpi=150, facecolor="white", layout="constrained")
+    FigureCanvasAgg(figure)
+    figure.suptitle(title, fontsize=14, fontweight="bold", color=INK)
+    panels = figure.subplots(lines, columns, squeeze=False).flat
+    for (i, j), axes in zip(chosen, panels, strict=False):  # in this order, or a panel gets lost
+        _ridges(axes, pairs[i][j], spec, strong=own is None or own[i] == j)
+        if not whole or j == 0:
+            axes.set_ylabel(f"component z{i + 1}", fontsize=10, color=INK, labelpad=8)
+    for axes in list(panels):
+        axes.set_axis_off()
+    note = "Where each value of a component leads; per cent: the share of the entry's variance that the value explains."
+    figure.supxlabel(note, fontsize=9, color=MUTED)
+    _save(figure, path)
+
+
+class _Telling(NamedTuple):
+    """An observation entry, grouped by the values of a component.
+
+    Attributes:
+      entry: its index.
+      values: [n].
+      group: which value of the component was in force, int [n].
+      names: of those values.
+      share: of the entry's variance that lies between the values.
+    """
+
+    entry: int
+    values: np.ndarray
+    group: np.ndarray
+    names: list[str]
+    share: float
+
+
+def _components(skill: np.ndarray) -> list[list[tuple[np.ndarray, list[str]]]]:
+    """For each component the ways to group steps by its value: int [n], and the names of the groups."""
+    if skill.ndim == 2:
+        named = [np.unique(z, return_inverse=True) for z in skill.T]
+        return [[(group.reshape(-1), [str(value) for value in values])] for values, group in named]
+    thirds = ["low", "middle", "high"]
+    return [[(np.digitize(x, np.quantile(x, (1 / 3, 2 / 3))), thirds) for x in z.T] for z in skill.swapaxes(0, 1)]
+
+
+def _most_telling(groupings: Sequence[tuple[np.ndarray, list[str]]], observation: np.ndarray, entries: Sequence[int]) -> _Telling:
+    """The entry of which the component's value explains the largest share of the variance."""
+    found = []
+    for group, names in groupings:
+        size = np.bincount(group, minlength=len(names))
+        for entry in entries:
+            values = observation[:, entry].astype(np.float64)
+            mean = np.bincount(group, values, minlength=len(names)) / np.maximum(size, 1)
+            between = np.average((mean - values.mean()) ** 2, weights=size)
+            share = between / values.var() if np.ptp(values) > 0.0 else 0.0
+            found.append(_Telling(entry, values, group, names, float(share)))
+    return max(found, key=lambda telling: telling.share)
+
+
+def _ridges(axes: Axes, telling: _Telling, spec: WorldSpec, strong: bool) -> None:
+    """A histogram for each value, one below the other, each as high as the others."""
+    count = len(telling.names)
+    shown = np.unique(np.linspace(0, count - 1, min(count, SHOWN_VALUES)).round().astype(int))
+    low, high = np.quantile(telling.values, (0.002, 0.998))
+    margin = 0.02 * (high - low) or 0.5
+    edges = np.linspace(low - margin, high + margin, BINS + 1)
+    for place, value in enumerate(shown):
+        heights = np.histogram(telling.values[telling.group == value], edges)[0]
+        base, tone = len(shown) - 1 - place, colour(place)
+        top = base + 0.9 * heights / max(heights.max(), 1)
+        axes.stairs(top, edges, baseline=base, fill=True, color=tone, alpha=0.75 if strong else 0.35)
+        axes.axhline(base, color=tone, linewidth=0.6, alpha=0.6)
+    axes.set_yticks(np.arange(len(shown))[::-1] + 0.25, [telling.names[value] for value in shown], fontsize=7)
+    axes.set_ylim(-0.08, len(shown))
+    axes.set_xlim(edges[0], edges[-1])
+    axes.tick_params(length=0, labelcolor=MUTED, labelsize=7)
+    axes.spines[:].set_visible(False)
+    axes.set_facecolor("white" if strong else EMPTY)
+    weight, tone = ("bold", INK) if strong else ("normal", MUTED)
+    axes.set_title(spec.entry_name(telling.entry), loc="left", fontsize=9, fontweight=weight, color=tone)
+    axes.set_title(f"{telling.share:.0%}", loc="right", fontsize=9, color=tone)
+
+
+@plain_text
+def score_bars(rows: Sequence[Mapping[str, Any]], path: File, title: str) -> None:
     """Saves bars of DCI scores: a panel per world and direction, a group per score, a bar per method.
 
     Rows are those of `dusdi.reproduce`'s Table 1. The paper's values are diamonds and the oracle's a line above each group.
@@ -62,12 +181,11 @@ def score_bars(rows: Sequence[Mapping[str, Any]], path: str | os.PathLike[str], 
     for axes, (world, direction) in zip(grid.T.flat, panels, strict=True):
         methods = [row for row in rows if (row["world"], row["direction"]) == (world, direction)]
         width = 0.8 / len(methods)
-        for index, (color, row) in enumerate(zip(SERIES, methods, strict=False)):
+        for index, row in enumerate(methods):
             places = np.arange(len(NAMES)) + (index - (len(methods) - 1) / 2) * width
             errors = [row[f"{name}_std"] or 0.0 for name in NAMES]
-            axes.bar(
-                places, [row[name] for name in NAMES], 0.92 * width, yerr=errors, color=color, label=row["method"], ecolor=INK
-            )
+            heights, look = [row[name] for name in NAMES], {"color": colour(index), "ecolor": INK}
+            axes.bar(places, heights, 0.92 * width, yerr=errors, label=row["method"], **look)
             papers = [row[f"{name}_paper"] for name in NAMES]
             if "" not in papers:
                 label = "paper" if index == 0 else None
@@ -83,10 +201,11 @@ def score_bars(rows: Sequence[Mapping[str, Any]], path: str | os.PathLike[str], 
         axes.set_ylim(0, 1.05)
         _plain(axes)
     figure.legend(*grid[0, 0].get_legend_handles_labels(), fontsize=9, frameon=False, loc="outside lower center", ncols=6)
-    figure.savefig(path)
+    _save(figure, path)
 
 
-def curves(rows: Sequence[Mapping[str, Any]], path: str | os.PathLike[str], title: str, chance: float) -> None:
+@plain_text
+def curves(rows: Sequence[Mapping[str, Any]], path: File, title: str, chance: float) -> None:
     """Saves accuracy over environment steps: a panel per world, a line per kind of critic, the spread of the seeds as a band.
 
     Rows are those of `dusdi.reproduce`'s Figure 3.
@@ -105,10 +224,11 @@ def curves(rows: Sequence[Mapping[str, Any]], path: str | os.PathLike[str], titl
         _plain(axes)
     figure.axes[0].set_ylabel("accuracy", color=MUTED)
     figure.legend(*figure.axes[0].get_legend_handles_labels(), fontsize=9, frameon=False, loc="outside lower center", ncols=6)
-    figure.savefig(path)
+    _save(figure, path)
 
 
-def task_curves(rows: Sequence[Mapping[str, Any]], ends: Sequence[Mapping[str, Any]], path: Any, title: str) -> None:
+@plain_text
+def task_curves(rows: Sequence[Mapping[str, Any]], ends: Sequence[Mapping[str, Any]], path: File, title: str) -> None:
     """Saves returns over environment steps: a panel per task, a line per method, the spread of the seeds as a band.
 
     Rows and ends are those of `dusdi.reproduce`'s Figure 4; random skills and the hand-written solution are lines across.
@@ -133,20 +253,26 @@ def task_curves(rows: Sequence[Mapping[str, Any]], ends: Sequence[Mapping[str, A
         axes.set_axis_off()
     figure.axes[0].set_ylabel("return", color=MUTED)
     figure.legend(*figure.axes[0].get_legend_handles_labels(), fontsize=9, frameon=False, loc="outside lower center", ncols=6)
-    figure.savefig(path)
+    _save(figure, path)
+
+
+def _save(figure: Figure, path: File, **options: Any) -> None:
+    """Writes a figure so that it appears whole or not at all, and never through a link."""
+    with replacing(path) as partial:
+        figure.savefig(partial, **options)
 
 
 def _lines(axes: Axes, rows: Sequence[Mapping[str, Any]], kind: str, value: str) -> None:
     """A line for each kind of row, the mean over seeds, in a band of one standard deviation."""
-    for color, name in zip(SERIES, dict.fromkeys(row[kind] for row in rows), strict=False):
+    for index, name in enumerate(dict.fromkeys(row[kind] for row in rows)):
         by_step: dict[int, list[float]] = {}
         for row in rows:
             if row[kind] == name:
                 by_step.setdefault(row["step"], []).append(row[value])
         steps, values = np.array(list(by_step)), list(by_step.values())
         mean, spread = np.array([np.mean(v) for v in values]), np.array([np.std(v, ddof=len(v) > 1) for v in values])
-        axes.plot(steps / 1e6, mean, color=color, label=name, linewidth=2)
-        axes.fill_between(steps / 1e6, mean - spread, mean + spread, color=color, alpha=0.2, linewidth=0)
+        axes.plot(steps / 1e6, mean, color=colour(index), label=name, linewidth=2)
+        axes.fill_between(steps / 1e6, mean - spread, mean + spread, color=colour(index), alpha=0.2, linewidth=0)
 
 
 def _plain(axes: Axes) -> None:

@@ -147,3 +147,8 @@ def mean_metrics(sums: Mapping[str, float], updates: int) -> dict[str, float]:
     if "episodes" in row:
         row["episodes"] = episodes
     return row
+
+
+def at_chance(accuracy: float, chance: float) -> bool:
+    """Whether a prediction is hardly better than the best constant guess: less than a tenth of the way to certainty."""
+    return accuracy - chance < 0.1 * (1.0 - chance)
