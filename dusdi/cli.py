@@ -109,7 +109,7 @@ def _make_parser() -> tuple[_Parser, dict[str, _Parser]]:
     evaluate.add_argument("--env", help="package.module:function of the run's world, if it is not one of dusdi's")
     evaluate.add_argument("--oracle", action="store_true", help="also measure the world's hand-written oracle, a ceiling")
     evaluate.add_argument("--json", action="store_true", help="print one JSON object instead of a table")
-    evaluate.add_argument("--out", metavar="DIR", help="folder of the results (default: the run's own)")
+    evaluate.add_argument("--out", metavar="DIR", help="folder of the results (default: the run's)")
     evaluate.add_argument("--quiet", action="store_true", help="show no progress")
 
     render = command("render", _render, "make a video of a run's skills, or of a task's solution")
@@ -122,6 +122,16 @@ def _make_parser() -> tuple[_Parser, dict[str, _Parser]]:
     render.add_argument("--view", help="which kind of picture to draw, of worlds that have several")
     render.add_argument("--env", help="package.module:function of the run's world, if it is not one of dusdi's")
     render.add_argument("--quiet", action="store_true", help="show no progress")
+
+    info = command("info", _info, "say what a run is, how far it is and what it reached")
+    info.add_argument("run_folder", metavar="RUN", help="a run's folder")
+    info.add_argument("--json", action="store_true", help="print one JSON object instead")
+
+    compare = command("compare", _compare, "put runs side by side: a table and learning curves")
+    compare.add_argument("run_folders", metavar="RUN", nargs="+", help="the runs' folders")
+    text = "the picture (default: compare.png)"
+    compare.add_argument("--out", default="compare.png", metavar="FILE", help=text)
+    compare.add_argument("--json", action="store_true", help="print a JSON list instead of a table")
 
     reproduce = command("reproduce", _reproduce, "make a table or figure of the paper; go on where it was stopped")
     reproduce.add_argument(
@@ -349,7 +359,7 @@ def _evaluate(arguments: argparse.Namespace) -> None:
 
 
 def _component_table(report: dict[str, Any]) -> Table:
-    """A row for each skill component: how well it is told from the states, and its factor from the skills."""
+    """How well each skill component is told from the states, and its factor from the skills."""
     from dusdi.metrics.dci import component_scores
 
     table = Table("component", "factor", title="Each component, and the factor it is about")
@@ -357,7 +367,8 @@ def _component_table(report: dict[str, Any]) -> Table:
     for heading in headings:
         table.add_column(heading, justify="right")
     for component, factor, *scores in component_scores(report):
-        table.add_row(component, Text(factor), *("-" if score is None else f"{score:.3f}" for score in scores))
+        numbers = ["-" if score is None else f"{score:.3f}" for score in scores]
+        table.add_row(component, Text(factor), *numbers)
     return table
 
 
@@ -396,6 +407,37 @@ def _render(arguments: argparse.Namespace) -> None:
         world.choose_view(arguments.view)
     chosen = [_parse_skill(text) for text in arguments.skill]
     print(render(skills, world, arguments.out, chosen=chosen, **options))
+
+
+def _info(arguments: argparse.Namespace) -> None:
+    from dusdi.info import read_run
+    from dusdi.progress import _metrics
+
+    found = read_run(arguments.run_folder)
+    if arguments.json:
+        print(json.dumps(found.to_json()))
+        return
+    grid = Table.grid(padding=(0, 2))
+    for heading, text in found.lines():
+        grid.add_row(Text(heading, style="bold"), Text(text))
+    _console().print(grid)
+    if found.rows:
+        print(f"\nlogged at step {found.rows[-1]['step']:,}:")
+        _console().print(_metrics(found.last_metrics))
+
+
+def _compare(arguments: argparse.Namespace) -> None:
+    from dusdi.compare import compare
+
+    rows = compare(arguments.run_folders, arguments.out)
+    if arguments.json:
+        print(json.dumps(rows))
+        return
+    table = Table(*rows[0])
+    for row in rows:
+        table.add_row(*(Text(str(value)) for value in row.values()))
+    _console().print(table)
+    print(f"learning curves: {arguments.out}")
 
 
 def _reproduce(arguments: argparse.Namespace) -> None:

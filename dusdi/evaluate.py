@@ -7,7 +7,7 @@ import itertools
 import json
 import tempfile
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +54,14 @@ def evaluate(
     return _evaluate(skills, world_for(skills, env), steps, seed, progress)[0]
 
 
-def _evaluate(skills: Skills, world: World, steps: int, seed: int, progress: bool) -> tuple[DCI, Rollout]:
+def _evaluate(
+    skills: Skills,
+    world: World,
+    steps: int,
+    seed: int,
+    progress: bool,
+) -> tuple[DCI, Rollout]:
+    """The scores of skills, and the steps they were measured on."""
     if not skills.space.components:
         raise UsageError("a flat policy has no skills whose disentanglement could be measured")
     discrete = isinstance(skills.space, Discrete) and skills.space.components > 1
@@ -62,7 +69,8 @@ def _evaluate(skills: Skills, world: World, steps: int, seed: int, progress: boo
     names = tuple(factor.name for factor in skills.spec.controlled)
     channels = make_objective(skills.spec, skills.config).channels
     own_factors = names if channels == names else None
-    options: dict[str, Any] = {"skill_length": skills.config.skill_length, "steps": steps, "seed": seed}
+    length = skills.config.skill_length
+    options: dict[str, Any] = {"skill_length": length, "steps": steps, "seed": seed}
     title = f"seed {skills.seed}" if progress else None
     return _score(world, skills.act, skills.space, cells, own_factors, title, **options)
 
@@ -79,11 +87,15 @@ def _score(
     steps: int,
     seed: int,
 ) -> tuple[DCI, Rollout]:
-    """The scores of a policy of observations and skills, and the steps they were measured on; a title says what is measured."""
+    """The scores of a policy of observations and skills, and the steps they were measured on.
+
+    Progress is shown under the title, if there is one.
+    """
     options: dict[str, Any] = {"skill_length": skill_length, "steps": steps, "seed": seed}
     with show(title, "collecting", steps) as display:
         rollout = collect(world, policy, space, advance=display.advance, **options)
-    _warn_of_too_little(rollout, space.component_size if isinstance(space, Discrete) else cells, skill_length)
+    values = space.component_size if isinstance(space, Discrete) else cells
+    _warn_of_too_little(rollout, values, skill_length)
     targets = len(world.spec.controlled) + space.components
     options = {"seed": seed, "own_factors": own_factors}
     with show(title, "fitting trees", targets, unit="targets", note="") as display:
@@ -98,10 +110,12 @@ def show(title: str | None, what: str, total: int, **options: Any) -> Silent:
 
 def _warn_of_too_little(rollout: Rollout, values: int, skill_length: int) -> None:
     windows = max(len(rollout.skill) // skill_length, int(rollout.episode.max()) + 1)
-    if windows < LEAST_WINDOWS * values:
+    wanted = LEAST_WINDOWS * values
+    if windows < wanted:
         warnings.warn(
-            f"measured on {windows} skills only, {windows / values:.2g} for each of the {values} values of a component; "
-            f"scores mean little with fewer than {LEAST_WINDOWS}: use at least {LEAST_WINDOWS * values * skill_length:,} steps",
+            f"measured on {windows} skills only, {windows / values:.2g} for each of the {values} "
+            f"values of a component; scores mean little with fewer than {LEAST_WINDOWS}: "
+            f"use at least {wanted * skill_length:,} steps",
             stacklevel=5,
         )
 
@@ -118,11 +132,24 @@ def check_numbers(*, seed: int, **counts: int) -> None:
 def check_writable(folder: Path) -> None:
     """Raises a `UsageError` if files can't be made in a folder that may yet have to be made."""
     try:
-        place = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+        absolute = folder.absolute()
+        place = next(path for path in (absolute, *absolute.parents) if path.exists())
         with tempfile.TemporaryFile(dir=place):
             pass
     except OSError as error:
-        raise UsageError(f"can't write into {folder} ({error.strerror}); choose another place with --out (out=...)") from error
+        advice = "choose another place with --out (out=...)"
+        raise UsageError(f"can't write into {folder} ({error.strerror}); {advice}") from error
+
+
+def check_file(out: str | Path, suffixes: Sequence[str]) -> Path:
+    """The file to write, or a `UsageError` if it is of no such kind or can't be written."""
+    out = Path(out)
+    if out.suffix.lower() not in suffixes:
+        raise UsageError(f"this is written as {' or '.join(suffixes)}, not as {out.name!r}")
+    if out.is_dir():
+        raise UsageError(f"{out} is a folder; name a file in it")
+    check_writable(out.parent)
+    return out
 
 
 def as_skills(skills: Skills | str | Path) -> Skills:
@@ -138,7 +165,14 @@ def check_oracle(skills: Skills, world: World) -> None:
         raise UsageError(f"oracles know discrete components of {ORACLE_VALUES} values; these skills are {skills.space}")
 
 
-def evaluate_oracle(world: World, *, skill_length: int, steps: int = 100_000, seed: int = 0, progress: bool = False) -> DCI:
+def evaluate_oracle(
+    world: World,
+    *,
+    skill_length: int,
+    steps: int = 100_000,
+    seed: int = 0,
+    progress: bool = False,
+) -> DCI:
     """The scores of the world's hand-written oracle, a ceiling for what skills can reach."""
     if world.oracle is None:
         raise UsageError(f"nobody wrote an oracle for {world.spec.name!r}")
@@ -157,8 +191,10 @@ def measure(
     out: str | Path | None = None,
     progress: bool = False,
 ) -> dict[str, Any]:
-    """Evaluates every seed of a run and writes the scores (`dci.json`) and two pictures of each seed: a heat map (`dci.png`),
-    and where each value of each component leads (`values.png`).
+    """Evaluates every seed of a run and writes its results.
+
+    They are the scores (`dci.json`) and two pictures of each seed: a heat map of the importances
+    (`dci.png`), and where each value of each component leads (`values.png`).
 
     Args:
       path: a run's folder, or one of its checkpoints.
@@ -183,7 +219,8 @@ def measure(
         suffix = f"-seed{skills.seed}" if count > 1 else ""
         title = f"{skills.config.method} in {skills.spec.name}, seed {skills.seed}"
         heat_map(result, folder / f"dci{suffix}.png", title=title)
-        value_histograms(rollout, world.spec, result.own_factors, folder / f"values{suffix}.png", title=title)
+        picture = folder / f"values{suffix}.png"
+        value_histograms(rollout, world.spec, result.own_factors, picture, title=title)
         results.append({"seed": skills.seed, **result.to_json()})
     measured = {"evaluation_steps": steps, "evaluation_seed": seed, "measured_with": provenance()}
     report = summary(results) | measured | {"run": {**origin(home), "step": skills.step}}
@@ -201,9 +238,10 @@ def returns(
     seed: int,
     advance: Callable[[int], None] = lambda done: None,
 ) -> np.ndarray:
-    """What each of so many episodes earns in each channel, [episodes, K], with a decision every `interval` steps.
+    """What each of so many episodes earns in each channel, [episodes, K].
 
-    At most `MAX_COPIES` of them run at a time. `advance` is told how many steps are done.
+    There is a decision every `interval` steps. At most `MAX_COPIES` episodes run at a time.
+    `advance` is told how many steps are done.
     """
     check_numbers(episodes=episodes, seed=seed)
     length = task.spec.episode_length
@@ -229,7 +267,14 @@ def returns(
     return earned
 
 
-def floor_returns(task: World, skills: Skills, *, episodes: int = 100, seed: int = 0, **options: Any) -> np.ndarray:
+def floor_returns(
+    task: World,
+    skills: Skills,
+    *,
+    episodes: int = 100,
+    seed: int = 0,
+    advance: Callable[[int], None] = lambda done: None,
+) -> np.ndarray:
     """What random skills earn, [episodes, K]: where learning to choose them starts."""
     key = itertools.count(seed)
     size = skills.spec.observation_size
@@ -240,8 +285,8 @@ def floor_returns(task: World, skills: Skills, *, episodes: int = 100, seed: int
     def decide(observation):
         return skills.sample_skills(len(observation), next(key))
 
-    interval = skills.config.skill_length
-    return returns(task, decide, act, interval=interval, episodes=episodes, seed=seed, **options)
+    options: dict[str, Any] = {"episodes": episodes, "seed": seed, "advance": advance}
+    return returns(task, decide, act, interval=skills.config.skill_length, **options)
 
 
 def ceiling_returns(task: Task, *, episodes: int = 100, seed: int = 0) -> np.ndarray:
@@ -276,13 +321,15 @@ def measure_task(
     task = task_for(first.spec, env)
 
     def play(title: str, function: Callable[..., np.ndarray]) -> np.ndarray:
-        with show(title if progress else None, "playing", episodes * task.spec.episode_length) as display:
+        total = episodes * task.spec.episode_length
+        with show(title if progress else None, "playing", total) as display:
             return function(episodes=episodes, seed=seed, advance=display.advance)
 
     seeds = []
     for index in range(first.config.seeds):
         controller = load_controller(path, index) if index else first
-        solve = functools.partial(returns, task, controller.decide, controller.act, interval=controller.interval)
+        policy = (controller.decide, controller.act)
+        solve = functools.partial(returns, task, *policy, interval=controller.interval)
         earned = play(f"seed {controller.seed}", solve)
         channels = dict(zip(task.spec.channels, earned.mean(0).tolist(), strict=True))
         seeds.append({"seed": controller.seed, **_spread(earned.sum(1)), "channels": channels})
@@ -293,7 +340,8 @@ def measure_task(
     if isinstance(task, Task) and task.world.oracle is not None:
         name = None if env else json.dumps([task.spec.name, dict(task.spec.options)])
         report["hand_written"] = _mean_ceiling(name or task, episodes, seed)
-    report |= {"episodes": episodes, "evaluation_seed": seed, "measured_with": provenance(), "run": origin(home)}
+    report |= {"episodes": episodes, "evaluation_seed": seed}
+    report |= {"measured_with": provenance(), "run": origin(home)}
     write_atomically(folder / "return.json", json.dumps(report, indent=2) + "\n")
     return report
 

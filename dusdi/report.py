@@ -1,7 +1,7 @@
 """Results as pictures.
 
-Figures are built without pyplot, so drawing one leaves no global state behind and needs no display. Names of people's own
-worlds and factors are shown as they are, also if they look like mathematics to Matplotlib.
+Figures are built without pyplot, so drawing one leaves no global state behind and needs no display.
+Names of people's own worlds and factors are shown as they are, also if they look like mathematics.
 """
 
 from __future__ import annotations
@@ -37,7 +37,10 @@ plain_text = matplotlib.rc_context({"text.parse_math": False})
 
 
 def colour(index: int) -> str:
-    """The colour of one of any number of methods, runs or values: further ones are steps of the golden angle around the wheel."""
+    """The colour of one of any number of methods, runs or values.
+
+    Those after the first few are steps of the golden angle around the wheel of hues.
+    """
     if index < len(SERIES):
         return SERIES[index]
     hue = (0.11 + index * (math.sqrt(5.0) - 1.0) / 2.0) % 1.0
@@ -72,32 +75,46 @@ def heat_map(result: DCI, path: File, title: str) -> None:
 
 
 @plain_text
-def value_histograms(rollout: Rollout, spec: WorldSpec, own_factors: Sequence[str] | None, path: File, title: str) -> None:
-    """Saves where each value of each component leads: histograms of a factor's most telling entry, one for each value.
+def value_histograms(
+    rollout: Rollout,
+    spec: WorldSpec,
+    own_factors: Sequence[str] | None,
+    path: File,
+    title: str,
+) -> None:
+    """Saves where each value of each component leads: histograms of a factor's most telling entry.
 
-    A row for each component and a column for each factor; if that is too much, each component with its own factor only, or with
-    the one it moves most if it is not meant for any. Continuous components are shown by thirds of one of their dimensions.
+    There is a row for each component and a column for each factor. If that is too much, there is
+    each component with its own factor only, or with the one it moves most if it is meant for none.
+    Continuous components are shown by thirds of one of their dimensions.
     """
-    factors = spec.controlled
-    pairs = [[_most_telling(z, rollout.observation, factor.indices) for factor in factors] for z in _components(rollout.skill)]
-    own = [[str(factor.name) for factor in factors].index(name) for name in own_factors] if own_factors else None
-    whole = len(pairs) * len(factors) <= WHOLE
-    if not whole:
-        own = own or [max(range(len(row)), key=lambda j: row[j].share) for row in pairs]
-    chosen = [(i, j) for i, row in enumerate(pairs) for j in range(len(row)) if whole or (own and own[i] == j)]
-    columns = len(factors) if whole and len(pairs) > 1 else min(6, math.ceil(math.sqrt(1.5 * len(chosen))))
-    lines = math.ceil(len(chosen) / columns)
-    figure = Figure(figsize=(2.9 * columns + 0.6, 1.9 * lines + 1.1), dpi=150, facecolor="white", layout="constrained")
+    names = [str(factor.name) for factor in spec.controlled]
+    table = [
+        [_most_telling(ways, rollout.observation, factor.indices) for factor in spec.controlled]
+        for ways in _groupings(rollout.skill)
+    ]
+    own = [names.index(name) for name in own_factors] if own_factors else None
+    whole = len(table) * len(names) <= WHOLE
+    if whole:
+        columns = len(names)
+        cells = [(i, j) for i in range(len(table)) for j in range(columns)]
+    else:
+        own = own or [max(range(len(names)), key=lambda j: row[j].share) for row in table]
+        columns = min(6, len(table))
+        cells = list(enumerate(own))
+    lines = math.ceil(len(cells) / columns)
+    size = (2.9 * columns + 0.6, 1.9 * lines + 1.1)
+    figure = Figure(figsize=size, dpi=150, facecolor="white", layout="constrained")
     FigureCanvasAgg(figure)
     figure.suptitle(title, fontsize=14, fontweight="bold", color=INK)
     panels = figure.subplots(lines, columns, squeeze=False).flat
-    for (i, j), axes in zip(chosen, panels, strict=False):  # in this order, or a panel gets lost
-        _ridges(axes, pairs[i][j], spec, strong=own is None or own[i] == j)
-        if not whole or j == 0:
-            axes.set_ylabel(f"component z{i + 1}", fontsize=10, color=INK, labelpad=8)
+    for (i, j), axes in zip(cells, panels, strict=False):  # in this order, or a panel gets lost
+        _ridges(axes, table[i][j], spec, strong=own is None or own[i] == j)
+        if j == 0 or not whole:
+            axes.set_ylabel(f"z{i + 1}", fontsize=12, color=INK, rotation=0, labelpad=14)
     for axes in list(panels):
         axes.set_axis_off()
-    note = "Where each value of a component leads; per cent: the share of the entry's variance that the value explains."
+    note = "Where each value of a component leads; how much of the entry's variance it explains."
     figure.supxlabel(note, fontsize=9, color=MUTED)
     _save(figure, path)
 
@@ -120,16 +137,26 @@ class _Telling(NamedTuple):
     share: float
 
 
-def _components(skill: np.ndarray) -> list[list[tuple[np.ndarray, list[str]]]]:
-    """For each component the ways to group steps by its value: int [n], and the names of the groups."""
+Grouping = tuple[np.ndarray, list[str]]  # which group each row is in, int [n], and their names
+
+
+def _groupings(skill: np.ndarray) -> list[list[Grouping]]:
+    """For each component the ways to group rows by its value."""
     if skill.ndim == 2:
-        named = [np.unique(z, return_inverse=True) for z in skill.T]
-        return [[(group.reshape(-1), [str(value) for value in values])] for values, group in named]
-    thirds = ["low", "middle", "high"]
-    return [[(np.digitize(x, np.quantile(x, (1 / 3, 2 / 3))), thirds) for x in z.T] for z in skill.swapaxes(0, 1)]
+        named = [np.unique(values, return_inverse=True) for values in skill.T]
+        return [[(group.reshape(-1), list(map(str, values)))] for values, group in named]
+    return [[_thirds(values) for values in component.T] for component in skill.swapaxes(0, 1)]
 
 
-def _most_telling(groupings: Sequence[tuple[np.ndarray, list[str]]], observation: np.ndarray, entries: Sequence[int]) -> _Telling:
+def _thirds(values: np.ndarray) -> Grouping:
+    return np.digitize(values, np.quantile(values, (1 / 3, 2 / 3))), ["low", "middle", "high"]
+
+
+def _most_telling(
+    groupings: Sequence[Grouping],
+    observation: np.ndarray,
+    entries: Sequence[int],
+) -> _Telling:
     """The entry of which the component's value explains the largest share of the variance."""
     found = []
     for group, names in groupings:
@@ -154,16 +181,18 @@ def _ridges(axes: Axes, telling: _Telling, spec: WorldSpec, strong: bool) -> Non
         heights = np.histogram(telling.values[telling.group == value], edges)[0]
         base, tone = len(shown) - 1 - place, colour(place)
         top = base + 0.9 * heights / max(heights.max(), 1)
-        axes.stairs(top, edges, baseline=base, fill=True, color=tone, alpha=0.75 if strong else 0.35)
+        alpha = 0.75 if strong else 0.35
+        axes.stairs(top, edges, baseline=base, fill=True, color=tone, alpha=alpha)
         axes.axhline(base, color=tone, linewidth=0.6, alpha=0.6)
-    axes.set_yticks(np.arange(len(shown))[::-1] + 0.25, [telling.names[value] for value in shown], fontsize=7)
+    axes.set_yticks(np.arange(len(shown))[::-1] + 0.25, [telling.names[i] for i in shown])
     axes.set_ylim(-0.08, len(shown))
     axes.set_xlim(edges[0], edges[-1])
     axes.tick_params(length=0, labelcolor=MUTED, labelsize=7)
     axes.spines[:].set_visible(False)
     axes.set_facecolor("white" if strong else EMPTY)
     weight, tone = ("bold", INK) if strong else ("normal", MUTED)
-    axes.set_title(spec.entry_name(telling.entry), loc="left", fontsize=9, fontweight=weight, color=tone)
+    name = spec.entry_name(telling.entry)
+    axes.set_title(name, loc="left", fontsize=9, fontweight=weight, color=tone)
     axes.set_title(f"{telling.share:.0%}", loc="right", fontsize=9, color=tone)
 
 
@@ -228,7 +257,12 @@ def curves(rows: Sequence[Mapping[str, Any]], path: File, title: str, chance: fl
 
 
 @plain_text
-def task_curves(rows: Sequence[Mapping[str, Any]], ends: Sequence[Mapping[str, Any]], path: File, title: str) -> None:
+def task_curves(
+    rows: Sequence[Mapping[str, Any]],
+    ends: Sequence[Mapping[str, Any]],
+    path: File,
+    title: str,
+) -> None:
     """Saves returns over environment steps: a panel per task, a line per method, the spread of the seeds as a band.
 
     Rows and ends are those of `dusdi.reproduce`'s Figure 4; random skills and the hand-written solution are lines across.
@@ -256,6 +290,48 @@ def task_curves(rows: Sequence[Mapping[str, Any]], ends: Sequence[Mapping[str, A
     _save(figure, path)
 
 
+class Panel(NamedTuple):
+    """Learning curves of runs that can be compared.
+
+    Attributes:
+      title: what they have in common.
+      metric: what is drawn.
+      chance: the metric of guessing, if that can be said.
+      rows: points of the curves, each with the name of its `run`, its `step` and its `value`.
+    """
+
+    title: str
+    metric: str
+    chance: float | None
+    rows: list[dict[str, Any]]
+
+
+@plain_text
+def run_curves(panels: Sequence[Panel], path: File) -> None:
+    """Saves metrics over environment steps: a line per run, the spread of its seeds as a band."""
+    columns = min(3, len(panels))
+    lines = math.ceil(len(panels) / columns)
+    most = max(len({row["run"] for row in panel.rows}) for panel in panels)
+    size = (5.2 * columns, (3.4 + 0.2 * most) * lines)
+    figure = Figure(figsize=size, dpi=150, facecolor="white", layout="constrained")
+    FigureCanvasAgg(figure)
+    grid = figure.subplots(lines, columns, squeeze=False).flat
+    for panel, axes in zip(panels, grid, strict=False):  # in this order, or a panel gets lost
+        _lines(axes, panel.rows, "run", "value")
+        if panel.chance is not None:
+            axes.axhline(panel.chance, color=FAINT, linestyle=":", label="chance")
+        axes.set_title(panel.title, fontsize=11, color=INK)
+        axes.set_xlabel("million environment steps", color=MUTED)
+        axes.set_ylabel(panel.metric.replace("_", " "), color=MUTED)
+        if panel.metric == "accuracy":
+            axes.set_ylim(0, 1)
+        _plain(axes)
+        axes.legend(fontsize=8, frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.16))
+    for axes in list(grid):
+        axes.set_axis_off()
+    _save(figure, path)
+
+
 def _save(figure: Figure, path: File, **options: Any) -> None:
     """Writes a figure so that it appears whole or not at all, and never through a link."""
     with replacing(path) as partial:
@@ -271,8 +347,10 @@ def _lines(axes: Axes, rows: Sequence[Mapping[str, Any]], kind: str, value: str)
                 by_step.setdefault(row["step"], []).append(row[value])
         steps, values = np.array(list(by_step)), list(by_step.values())
         mean, spread = np.array([np.mean(v) for v in values]), np.array([np.std(v, ddof=len(v) > 1) for v in values])
-        axes.plot(steps / 1e6, mean, color=colour(index), label=name, linewidth=2)
-        axes.fill_between(steps / 1e6, mean - spread, mean + spread, color=colour(index), alpha=0.2, linewidth=0)
+        millions, tone = steps / 1e6, colour(index)
+        axes.plot(millions, mean, color=tone, label=name, linewidth=2)
+        band = (mean - spread, mean + spread)
+        axes.fill_between(millions, *band, color=tone, alpha=0.2, linewidth=0)
 
 
 def _plain(axes: Axes) -> None:

@@ -20,7 +20,7 @@ from dusdi.types import Array, WorldSpec
 
 #: A rollout for evaluation has at least so many episodes, shorter than the world's if need be.
 MIN_EPISODES = 10
-#: The most copies of a world that are made for evaluation: copies with physics take up to 10 MB each.
+#: The most copies of a world that are made for evaluation; those with physics take 10 MB each.
 MAX_COPIES = 100
 
 
@@ -117,7 +117,7 @@ class Rollout(NamedTuple):
     Attributes:
       observation: the state after the step, [n, D].
       skill: the skill in force, [n, C] or [n, C, M].
-      episode: the number of the episode the row comes from, [n]; every episode of every copy has its own.
+      episode: the number of the episode that the row comes from, over all copies, [n].
     """
 
     observation: np.ndarray
@@ -138,10 +138,11 @@ def collect(
     seed: int,
     advance: Callable[[int], None] = lambda done: None,
 ) -> Rollout:
-    """About `steps` steps of a policy of observations and skills, with skills redrawn every `skill_length` and at resets.
+    """About `steps` steps of a policy of observations and skills.
 
-    They are those of at most `MAX_COPIES` copies, which begin a new episode whenever one is over. `advance` is told how many
-    steps are done.
+    Skills are redrawn every `skill_length` steps and at resets. The steps are those of at most
+    `MAX_COPIES` copies, which begin a new episode whenever one is over. `advance` is told how many
+    are done.
     """
     length = min(world.spec.episode_length, max(skill_length, steps // MIN_EPISODES))
     episodes = max(1, steps // length)

@@ -150,5 +150,5 @@ def mean_metrics(sums: Mapping[str, float], updates: int) -> dict[str, float]:
 
 
 def at_chance(accuracy: float, chance: float) -> bool:
-    """Whether a prediction is hardly better than the best constant guess: less than a tenth of the way to certainty."""
+    """Whether a prediction is less than a tenth of the way from a constant guess to certainty."""
     return accuracy - chance < 0.1 * (1.0 - chance)

@@ -13,13 +13,13 @@ from PIL import Image, ImageDraw, ImageFont
 
 from dusdi.controller import Controller, load_controller
 from dusdi.envs.base import World
-from dusdi.errors import UsageError
-from dusdi.evaluate import as_skills, check_numbers, check_writable, show, task_for, world_for
+from dusdi.evaluate import as_skills, check_file, check_numbers, show, task_for, world_for
 from dusdi.files import replacing
 from dusdi.policy import Skills
 from dusdi.tasks.base import WINDOW
 from dusdi.types import WorldSpec
 
+SUFFIXES = (".mp4", ".gif")
 FRAMES_PER_SECOND = 20
 PANEL_WIDTH = 320
 INK, FAINT, PAPER = (30, 34, 42), (200, 204, 212), (250, 250, 252)
@@ -35,18 +35,18 @@ def render_task(
     seed: int = 0,
     progress: bool = False,
 ) -> Path:
-    """Writes a video (.mp4 or .gif) of a solution at work in its task, for so many windows of 50 steps.
+    """Writes a video (.mp4 or .gif) of a solution at work in its task.
 
     Args:
       controller: the solution, or the folder of the run that learned it.
       task: needed only for tasks that dusdi can't make by name.
       out: the video.
-      count: how many windows.
+      count: how many windows of 50 steps it shows.
       seed: of the task.
       progress: show a progress bar (or log lines, if the output is not a terminal).
     """
     check_numbers(count=count, seed=seed)
-    out = _checked(out)
+    out = check_file(out, SUFFIXES)
     if isinstance(controller, str | Path):
         controller = load_controller(controller)
     task = task_for(controller.spec, task)
@@ -83,7 +83,7 @@ def render(
     seed: int = 0,
     progress: bool = False,
 ) -> Path:
-    """Writes a video (.mp4 or .gif) of the chosen skills, or of `count` random ones, each for L steps.
+    """Writes a video (.mp4 or .gif) of skills, chosen or random, each for L steps.
 
     Args:
       skills: the skills, or their run's folder.
@@ -95,24 +95,13 @@ def render(
       progress: show a progress bar (or log lines, if the output is not a terminal).
     """
     check_numbers(count=count, seed=seed)
-    out = _checked(out)
+    out = check_file(out, SUFFIXES)
     skills = as_skills(skills)
     world = world_for(skills, env)
     sequence = [skills.space.check(skill) for skill in chosen]
     sequence = sequence or list(skills.sample_skills(count, seed))
     total = len(sequence) * skills.config.skill_length
     return _write(out, _frames(skills, world, sequence, seed), total, progress)
-
-
-def _checked(out: str | Path) -> Path:
-    """The file to write, or a `UsageError` if that can't be."""
-    out = Path(out)
-    if out.suffix.lower() not in (".mp4", ".gif"):
-        raise UsageError(f"videos are written as .mp4 or .gif, not as {out.name!r}")
-    check_writable(out.parent)
-    if out.is_dir():
-        raise UsageError(f"{out} is a folder; name a file to write the video to")
-    return out
 
 
 def _write(out: Path, frames: Iterable[np.ndarray], total: int, progress: bool) -> Path:

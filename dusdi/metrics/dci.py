@@ -26,7 +26,7 @@ ARRAYS = ("importance", "accuracy", "chance")
 HELD_OUT = 0.2  # share of the episodes that informativeness is measured on
 FIT_ROWS = 10_000  # rows that the cells of a factor are fitted on
 RESTARTS = 5  # k-means runs, of which the best is kept
-LOOK = 1_000  # rows among which more distinct ones than cells are looked for before all rows are compared
+LOOK = 1_000  # rows that are looked at first, since more of them than cells may be distinct
 ROUNDS = 50
 LEAF_SHARE = 0.01  # least share of the rows in a leaf: 16 windows of the paper's 50 steps, whose rows are alike
 MAX_CLASSES = 64  # boosting grows a tree per class and round
@@ -56,7 +56,7 @@ class Scores:
       informativeness: accuracy on held-out episodes, mean over the targets.
       importance: [codes, targets]; each column sums to 1, or to 0 where nothing was learned.
       accuracy: on held-out episodes, [targets].
-      chance: the accuracy of always guessing the most frequent value, [targets]; 1 for a constant target.
+      chance: the accuracy of always guessing the most frequent value, [targets]; 1 for a constant.
     """
 
     disentanglement: float
@@ -84,7 +84,7 @@ class DCI(Scores):
     Attributes:
       components: the names of the skill components, C of them.
       factors: the names of the controlled factors; there may be more or fewer than C.
-      own_factors: the factor that each component is meant to control, or None if the method has none in mind.
+      own_factors: the factor that each component is meant to control; None if that is not planned.
       states_to_skills: the direction of the first release, with importance [factors, components].
     """
 
@@ -167,7 +167,8 @@ def summary(results: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """The mean of several seeds' `DCI.to_json()`, `<score>_std` if there are several, and under `seeds` the results."""
     reverse = [result["states_to_skills"] for result in results]
     names = {name: results[0][name] for name in ("components", "factors", "own_factors")}
-    return {**_mean_scores(results), **names, "states_to_skills": _mean_scores(reverse), "seeds": list(results)}
+    means = {**_mean_scores(results), "states_to_skills": _mean_scores(reverse)}
+    return {**means, **names, "seeds": list(results)}
 
 
 class ComponentScores(NamedTuple):
@@ -194,16 +195,19 @@ class ComponentScores(NamedTuple):
     @property
     def at_chance(self) -> bool:
         """Whether the component does nothing that could be told from the states."""
-        return self.accuracy is not None and self.chance is not None and at_chance(self.accuracy, self.chance)
+        if self.accuracy is None or self.chance is None:
+            return False
+        return at_chance(self.accuracy, self.chance)
 
 
 def component_scores(result: Mapping[str, Any]) -> list[ComponentScores]:
     """The scores of each component in a `DCI.to_json()` or a `summary`."""
-    importance, factors, reverse = np.asarray(result["importance"]), result["factors"], result["states_to_skills"]
+    importance, factors = np.asarray(result["importance"]), result["factors"]
+    plan, reverse = result["own_factors"], result["states_to_skills"]
     concentration = concentrations(importance)
     rows = []
     for i, name in enumerate(result["components"]):
-        own = factors.index(result["own_factors"][i]) if result["own_factors"] else int(importance[i].argmax())
+        own = factors.index(plan[i]) if plan else int(importance[i].argmax())
         rows.append(
             ComponentScores(
                 component=name,
@@ -219,19 +223,20 @@ def component_scores(result: Mapping[str, Any]) -> list[ComponentScores]:
 
 
 def remarks(report: Mapping[str, Any]) -> list[str]:
-    """What to know of the seeds in a `summary`: components at chance, and factors that never change."""
+    """What to know of the seeds in a `summary`: components at chance, factors that never change."""
     found = []
     for result in report["seeds"]:
         seed = f" in seed {result['seed']}" if len(report["seeds"]) > 1 else ""
         for row in component_scores(result):
             if row.at_chance:
+                name, accuracy = f"{row.component} ({row.factor})", f"{row.accuracy:.2f}"
                 found.append(
-                    f"{row.component} ({row.factor}) is at chance{seed}: its value can hardly be told from the states "
-                    f"({row.accuracy:.2f}, chance {row.chance:.2f}); docs/chance.md says what to do"
+                    f"{name} is at chance{seed}: its value can hardly be told from the states "
+                    f"({accuracy}, chance {row.chance:.2f}); docs/chance.md says what to do"
                 )
         for name, chance in zip(result["factors"], result["chance"], strict=True):
             if chance == 1.0:
-                found.append(f"factor {name} never changes{seed}, so that it is always told right and no skill matters to it")
+                found.append(f"factor {name} never changes{seed}: it counts as told, by no skill")
     return found
 
 
@@ -347,9 +352,15 @@ def _direction(
         done()
     importance = np.zeros((len(codes), len(targets)))
     np.add.at(importance, owner, np.stack([found.gain for found in fits], axis=1))
-    accuracy, chance = (np.array([getattr(found, name) for found in fits]) for name in ("accuracy", "chance"))
-    mean = float(np.mean(accuracy))
-    return Scores(disentanglement(importance), completeness(importance), mean, importance, accuracy, chance)
+    accuracy = np.array([found.accuracy for found in fits])
+    return Scores(
+        disentanglement=disentanglement(importance),
+        completeness=completeness(importance),
+        informativeness=float(np.mean(accuracy)),
+        importance=importance,
+        accuracy=accuracy,
+        chance=np.array([found.chance for found in fits]),
+    )
 
 
 def _each(function: Callable[[np.ndarray], Any], arrays: Sequence[np.ndarray]) -> Iterator[Any]:
@@ -368,7 +379,7 @@ def _unmeasured(codes: int, targets: int) -> Scores:
 
 
 def _mean_scores(results: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Mean and sample standard deviation of each score, and the mean arrays; None if a seed was not measured."""
+    """Mean and standard deviation of each score, mean arrays; None if a seed was not measured."""
     scores: dict[str, Any] = {}
     for name in ARRAYS:
         arrays = [result[name] for result in results]
@@ -383,12 +394,13 @@ def _mean_scores(results: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 def concentrations(rows: np.ndarray) -> np.ndarray:
-    """1 − entropy of each normalised row, as a share of the greatest possible; 0 for a row without anything."""
+    """1 − entropy of each normalised row, as a share of the greatest; 0 for an empty row."""
     if rows.shape[1] == 1:
         return (rows[:, 0] > 0.0).astype(float)
     totals = rows.sum(axis=1, keepdims=True)
     shares = rows / np.where(totals > 0.0, totals, 1.0)
-    entropy = -(shares * np.log(np.where(shares > 0.0, shares, 1.0))).sum(axis=1) / np.log(rows.shape[1])
+    logarithms = np.log(np.where(shares > 0.0, shares, 1.0))
+    entropy = -(shares * logarithms).sum(axis=1) / np.log(rows.shape[1])
     return np.where(totals[:, 0] > 0.0, 1.0 - entropy, 0.0)
 
 
