@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -45,8 +44,8 @@ def _labels(paths: Sequence[str | Path]) -> list[str]:
 
 
 def _row(label: str, run: RunInfo) -> dict[str, str]:
-    scores: dict[str, Any] = {name: run.scores.get(name) for name in (*NAMES, "return")}
-    dci = [scores[name] for name in NAMES]
+    dci = [value for name in NAMES if (value := run.score(name)) is not None]
+    earned = run.score("return")
     final = [row[run.metric] for row in run.curve if row["step"] == run.curve[-1]["step"]]
     spread = f" ± {np.std(final, ddof=1):.2g}" if len(final) > 1 else ""
     return {
@@ -56,6 +55,6 @@ def _row(label: str, run: RunInfo) -> dict[str, str]:
         "steps": f"{run.step:,}" + (f" of {run.steps:,}" if run.step < run.steps else ""),
         "seconds": f"{run.seconds:,.0f}",
         "last logged": f"{run.metric} {np.mean(final):.3g}{spread}" if final else "nothing",
-        "DCI": " ".join(f"{score:.3f}" for score in dci) if None not in dci else "",
-        "return": f"{scores['return']:,.2f}" if scores["return"] is not None else "",
+        "DCI": " ".join(f"{score:.3f}" for score in dci),
+        "return": f"{earned:,.2f}" if earned is not None else "",
     }

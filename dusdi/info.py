@@ -134,18 +134,23 @@ class RunInfo:
     @property
     def at_chance(self) -> list[str]:
         """The components whose skill the discriminators could hardly tell when last logged."""
-        found = []
+        chance, found = self.chance, []
         for name in self.rows[-1] if self.rows else ():
             value = float(np.mean([row[name] for row in self.last_rows]))
             kind, _, component = name.partition("/")
             if not component or kind not in ("accuracy", "squared_error"):
                 continue
-            told, guessed = value, self.chance
+            told, guessed = value, chance
             if kind == "squared_error":  # the share of the skill's variance that is told
                 told, guessed = 1.0 - value / SPREAD, 0.0
             if guessed is not None and at_chance(told, guessed):
                 found.append(component)
         return found
+
+    def score(self, name: str) -> float | None:
+        """A number that was measured; None if it was not."""
+        value = self.scores.get(name)
+        return float(value) if isinstance(value, int | float) else None
 
     @property
     def next_commands(self) -> list[str]:
@@ -174,6 +179,7 @@ class RunInfo:
         """What there is to say but for the metrics, each with a heading of one or two words."""
         config, changes = self.config, self.changes.items()
         made = self.description.get("made_with", {})
+        scores = [(name, value) for name in SCORES if (value := self.score(name)) is not None]
         more = config.get("seeds", 1) - 1
         logged = int(self.rows[-1]["step"]) if self.rows else 0
         said = [
@@ -190,7 +196,7 @@ class RunInfo:
             ("logged", f"until step {logged:,}" if logged > self.step else ""),
             ("made with", ", ".join(f"{name} {text}" for name, text in made.items() if text)),
             ("at chance", ", ".join(self.at_chance)),
-            ("scores", _score_text(self.scores)),
+            ("scores", ", ".join(f"{name} {value:.3f}" for name, value in scores)),
             ("files", ", ".join(f"{name} ({size:,} B)" for name, size in self.files.items())),
             *(("problem", problem) for problem in self.problems),
             *(("next", command) for command in self.next_commands),
@@ -375,12 +381,6 @@ def _factor_texts(description: Mapping[str, Any]) -> list[str]:
     kinds = ["" if factor.controlled else ", no skill" for factor in factors]
     sizes = [len(factor.indices) for factor in factors]
     return [f"{f.name} ({size}{kind})" for f, size, kind in zip(factors, sizes, kinds, strict=True)]
-
-
-def _score_text(scores: Mapping[str, Any]) -> str:
-    """What was measured, in words."""
-    found = [(name, scores[name]) for name in SCORES if isinstance(scores.get(name), float)]
-    return ", ".join(f"{name.replace('_', ' ')} {value:.3f}" for name, value in found)
 
 
 def _finite(row: Mapping[str, float]) -> dict[str, float | None]:

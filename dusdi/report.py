@@ -6,6 +6,7 @@ Names of people's own worlds and factors are shown as they are, also if they loo
 
 from __future__ import annotations
 
+import itertools
 import math
 import os
 from collections.abc import Mapping, Sequence
@@ -22,7 +23,7 @@ from matplotlib.image import AxesImage
 from dusdi.files import replacing
 from dusdi.metrics.dci import DCI, NAMES, Scores
 from dusdi.rollout import Rollout
-from dusdi.types import WorldSpec
+from dusdi.types import Factor, WorldSpec
 
 INK, MUTED, FAINT, EMPTY = "#1f2733", "#66717f", "#98a2ae", "#f1f3f5"
 SERIES = ("#5b4ab0", "#e08a3c", "#3b9a86", "#c2486b")  # colours of the first methods, in this order
@@ -89,10 +90,8 @@ def value_histograms(
     Continuous components are shown by thirds of one of their dimensions.
     """
     names = [str(factor.name) for factor in spec.controlled]
-    table = [
-        [_most_telling(ways, rollout.observation, factor.indices) for factor in spec.controlled]
-        for ways in _groupings(rollout.skill)
-    ]
+    observation, groupings = rollout.observation, _groupings(rollout.skill)
+    table = [_most_telling(ways, observation, spec.controlled) for ways in groupings]
     own = [names.index(name) for name in own_factors] if own_factors else None
     whole = len(table) * len(names) <= WHOLE
     if whole:
@@ -109,7 +108,8 @@ def value_histograms(
     figure.suptitle(title, fontsize=14, fontweight="bold", color=INK)
     panels = figure.subplots(lines, columns, squeeze=False).flat
     for (i, j), axes in zip(cells, panels, strict=False):  # in this order, or a panel gets lost
-        _ridges(axes, table[i][j], spec, strong=own is None or own[i] == j)
+        values, name = observation[:, table[i][j].entry], spec.entry_name(table[i][j].entry)
+        _ridges(axes, table[i][j], values, name, strong=own is None or own[i] == j)
         if j == 0 or not whole:
             axes.set_ylabel(f"z{i + 1}", fontsize=12, color=INK, rotation=0, labelpad=14)
     for axes in list(panels):
@@ -120,18 +120,16 @@ def value_histograms(
 
 
 class _Telling(NamedTuple):
-    """An observation entry, grouped by the values of a component.
+    """An observation entry, and rows grouped by the value of a component.
 
     Attributes:
       entry: its index.
-      values: [n].
       group: which value of the component was in force, int [n].
       names: of those values.
       share: of the entry's variance that lies between the values.
     """
 
     entry: int
-    values: np.ndarray
     group: np.ndarray
     names: list[str]
     share: float
@@ -155,30 +153,39 @@ def _thirds(values: np.ndarray) -> Grouping:
 def _most_telling(
     groupings: Sequence[Grouping],
     observation: np.ndarray,
-    entries: Sequence[int],
-) -> _Telling:
-    """The entry of which the component's value explains the largest share of the variance."""
+    factors: Sequence[Factor],
+) -> list[_Telling]:
+    """For each factor the entry of which a component's value explains the largest share."""
+    shares = [_explained(group, observation) for group, _ in groupings]
     found = []
-    for group, names in groupings:
-        size = np.bincount(group, minlength=len(names))
-        for entry in entries:
-            values = observation[:, entry].astype(np.float64)
-            mean = np.bincount(group, values, minlength=len(names)) / np.maximum(size, 1)
-            between = np.average((mean - values.mean()) ** 2, weights=size)
-            share = between / values.var() if np.ptp(values) > 0.0 else 0.0
-            found.append(_Telling(entry, values, group, names, float(share)))
-    return max(found, key=lambda telling: telling.share)
+    for factor in factors:
+        ways = itertools.product(range(len(groupings)), factor.indices)
+        way, entry = max(ways, key=lambda pair: shares[pair[0]][pair[1]])
+        found.append(_Telling(entry, *groupings[way], share=float(shares[way][entry])))
+    return found
 
 
-def _ridges(axes: Axes, telling: _Telling, spec: WorldSpec, strong: bool) -> None:
+def _explained(group: np.ndarray, observation: np.ndarray) -> np.ndarray:
+    """The share of each entry's variance that is between groups of rows, [n] and [n, D] to [D]."""
+    order = np.argsort(group, kind="stable")
+    starts = np.flatnonzero(np.diff(group[order], prepend=-1))
+    rows = observation[order].astype(np.float64)
+    sizes = np.diff(starts, append=len(rows))
+    means = np.add.reduceat(rows, starts, axis=0) / sizes[:, None]
+    between = np.average((means - rows.mean(axis=0)) ** 2, axis=0, weights=sizes)
+    variance = np.where(np.ptp(rows, axis=0) > 0.0, rows.var(axis=0), np.inf)
+    return between / variance
+
+
+def _ridges(axes: Axes, telling: _Telling, values: np.ndarray, name: str, strong: bool) -> None:
     """A histogram for each value, one below the other, each as high as the others."""
     count = len(telling.names)
     shown = np.unique(np.linspace(0, count - 1, min(count, SHOWN_VALUES)).round().astype(int))
-    low, high = np.quantile(telling.values, (0.002, 0.998))
+    low, high = np.quantile(values, (0.002, 0.998))
     margin = 0.02 * (high - low) or 0.5
     edges = np.linspace(low - margin, high + margin, BINS + 1)
     for place, value in enumerate(shown):
-        heights = np.histogram(telling.values[telling.group == value], edges)[0]
+        heights = np.histogram(values[telling.group == value], edges)[0]
         base, tone = len(shown) - 1 - place, colour(place)
         top = base + 0.9 * heights / max(heights.max(), 1)
         alpha = 0.75 if strong else 0.35
@@ -191,7 +198,6 @@ def _ridges(axes: Axes, telling: _Telling, spec: WorldSpec, strong: bool) -> Non
     axes.spines[:].set_visible(False)
     axes.set_facecolor("white" if strong else EMPTY)
     weight, tone = ("bold", INK) if strong else ("normal", MUTED)
-    name = spec.entry_name(telling.entry)
     axes.set_title(name, loc="left", fontsize=9, fontweight=weight, color=tone)
     axes.set_title(f"{telling.share:.0%}", loc="right", fontsize=9, color=tone)
 

@@ -7,9 +7,10 @@ import pytest
 
 PACKAGE = Path(__file__).parent.parent / "dusdi"
 ORDER = [
-    "errors", "types", "parallel", "config", "skills", "nets", "normalise", "envs", "tasks", "rollout", "replay", "objectives",
-    "agents", "learner", "checkpoint", "run", "policy", "progress", "loop", "pretrain", "hierarchy", "skill_env", "controller",
-    "downstream", "metrics", "report", "evaluate", "reproduce", "video", "cli",
+    "errors", "files", "types", "parallel", "config", "skills", "nets", "normalise", "envs",
+    "tasks", "rollout", "replay", "objectives", "agents", "learner", "checkpoint", "run", "policy",
+    "progress", "loop", "pretrain", "hierarchy", "skill_env", "controller", "downstream", "metrics",
+    "report", "evaluate", "info", "compare", "reproduce", "video", "cli",
 ]  # fmt: skip
 
 
