@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from dusdi.config import AGENTS, PPO_PRESETS, PRESETS, BaseConfig, Config, PPOConfig
 from dusdi.errors import UsageError, explain, unknown_name
@@ -149,6 +150,8 @@ def _make_parser() -> tuple[_Parser, dict[str, _Parser]]:
     _add_world_options(evaluate)
     evaluate.add_argument("--oracle", action="store_true", help="also measure the world's hand-written oracle, a ceiling")
     evaluate.add_argument("--json", action="store_true", help="print one JSON object instead of a table")
+    evaluate.add_argument("--out", metavar="DIR", help="folder of the results (default: the run's)")
+    evaluate.add_argument("--quiet", action="store_true", help="show no progress")
 
     render = command("render", _render, "make a video of a run's skills, or of a task's solution")
     render.add_argument("run_folder", metavar="RUN", help="a run's folder")
@@ -160,6 +163,17 @@ def _make_parser() -> tuple[_Parser, dict[str, _Parser]]:
     render.add_argument("--view", help="which kind of picture to draw, of worlds that have several")
     render.add_argument("--env", help=f"the run's world, if it is not one of dusdi's: {own}")
     _add_world_options(render)
+    render.add_argument("--quiet", action="store_true", help="show no progress")
+
+    info = command("info", _info, "say what a run is, how far it is and what it reached")
+    info.add_argument("run_folder", metavar="RUN", help="a run's folder")
+    info.add_argument("--json", action="store_true", help="print one JSON object instead")
+
+    compare = command("compare", _compare, "put runs side by side: a table and learning curves")
+    compare.add_argument("run_folders", metavar="RUN", nargs="+", help="the runs' folders")
+    text = "the picture (default: compare.png)"
+    compare.add_argument("--out", default="compare.png", metavar="FILE", help=text)
+    compare.add_argument("--json", action="store_true", help="print a JSON list instead of a table")
 
     reproduce = command("reproduce", _reproduce, "make a table or figure of the paper; go on where it was stopped")
     reproduce.add_argument(
@@ -413,49 +427,73 @@ def _evaluate_task(arguments: argparse.Namespace) -> None:
     if arguments.oracle:
         raise UsageError("--oracle is for runs of skill discovery; a task's hand-written solution is always measured")
     world = _own_world(arguments.env, arguments, load_controller(arguments.run_folder).spec)
-    report = measure_task(arguments.run_folder, world, episodes=arguments.episodes, seed=arguments.seed)
+    options = {"episodes": arguments.episodes, "seed": arguments.seed, "out": arguments.out}
+    report = measure_task(arguments.run_folder, world, progress=not arguments.quiet, **options)
     if arguments.json:
         print(json.dumps(report))
         return
-    task = report["run"]["world"]["name"]
-    table = Table("", "return per episode", title=f"{task}, {arguments.run_folder}, {arguments.episodes} episodes")
+    task, folder = report["run"]["world"]["name"], arguments.out or arguments.run_folder
+    title = Text(f"{task}, {arguments.run_folder}, {arguments.episodes} episodes")
+    table = Table("", "return per episode", title=title)
     for name, key in (("random skills", "random_skills"), ("hand-written solution", "hand_written")):
         if key in report:
             table.add_row(name, f"{report[key]:,.2f}")
     for found in report["seeds"]:
         table.add_row(f"this run, seed {found['seed']}", f"{found['return']:,.2f} ± {found['return_std']:,.2f}")
     _console().print(table)
-    print(f"channels: {arguments.run_folder}/return.json")
+    print(f"channels: {folder}/return.json")
 
 
 def _evaluate(arguments: argparse.Namespace) -> None:
     from dusdi.controller import is_downstream
-    from dusdi.evaluation import check_oracle, evaluate_oracle, measure, world_for
+    from dusdi.evaluation import check_numbers, check_oracle, evaluate_oracle, measure, world_for
+    from dusdi.metrics.dci import remarks
     from dusdi.policy import load
 
+    check_numbers(steps=arguments.steps, episodes=arguments.episodes, seed=arguments.seed)
     if is_downstream(arguments.run_folder):
         _evaluate_task(arguments)
         return
     skills = load(arguments.run_folder)
-    folder = skills.folder or Path(arguments.run_folder)
+    folder = arguments.out or skills.folder or arguments.run_folder
     world = world_for(skills, _own_world(arguments.env, arguments, skills.spec))
     if arguments.oracle:
         check_oracle(skills, world)
-    options = {"steps": arguments.steps, "seed": arguments.seed}
-    report = measure(arguments.run_folder, world, **options)
+    options = {"steps": arguments.steps, "seed": arguments.seed, "progress": not arguments.quiet}
+    report = measure(arguments.run_folder, world, out=arguments.out, **options)
     oracle = None
     if arguments.oracle:
         oracle = evaluate_oracle(world, skill_length=skills.config.skill_length, **options).to_json()
     if arguments.json:
         print(json.dumps(report | {"oracle": oracle} if oracle else report))
         return
-    table = Table("", "disentanglement", "completeness", "informativeness", title=f"DCI of {folder}, {arguments.steps:,} steps")
+    title = Text(f"DCI of {arguments.run_folder}, {arguments.steps:,} steps")
+    table = Table("", "disentanglement", "completeness", "informativeness", title=title)
     for name, source in (("", report), ("oracle, ", oracle)):
         if source:
             table.add_row(f"{name}skills to states (the paper's)", *_scores(source))
             table.add_row(f"{name}states to skills", *_scores(source["states_to_skills"]))
     _console().print(table)
-    print(f"importances: {folder}/dci{'-seed*' if len(report['seeds']) > 1 else ''}.png and {folder}/dci.json")
+    _console().print(_component_table(report))
+    for remark in remarks(report):
+        print(remark)
+    suffix = "-seed*" if len(report["seeds"]) > 1 else ""
+    print(f"importances: {folder}/dci{suffix}.png and {folder}/dci.json")
+    print(f"where each value of each component leads: {folder}/values{suffix}.png")
+
+
+def _component_table(report: dict[str, Any]) -> Table:
+    """How well each skill component is told from the states, and its factor from the skills."""
+    from dusdi.metrics.dci import component_scores
+
+    table = Table("component", "factor", title="Each component, and the factor it is about")
+    headings = ("told from states", "chance", "D", "factor told from skills", "chance")
+    for heading in headings:
+        table.add_column(heading, justify="right")
+    for component, factor, *scores in component_scores(report):
+        numbers = ["-" if score is None else f"{score:.3f}" for score in scores]
+        table.add_row(component, Text(factor), *numbers)
+    return table
 
 
 def _scores(scores: dict[str, Any]) -> list[str]:
@@ -477,6 +515,7 @@ def _render(arguments: argparse.Namespace) -> None:
     from dusdi.policy import load
     from dusdi.video import render, render_task
 
+    options = {"count": arguments.count, "seed": arguments.seed, "progress": not arguments.quiet}
     if is_downstream(arguments.run_folder):
         if arguments.skill:
             raise UsageError("--skill is for runs of skill discovery; a task's solution chooses its skills itself")
@@ -484,14 +523,45 @@ def _render(arguments: argparse.Namespace) -> None:
         task = task_for(solution.spec, _own_world(arguments.env, arguments, solution.spec))
         if arguments.view:
             task.choose_view(arguments.view)
-        print(render_task(solution, task, arguments.out, count=arguments.count, seed=arguments.seed))
+        print(render_task(solution, task, arguments.out, **options))
         return
     skills = load(arguments.run_folder, arguments.run_seed)
     world = world_for(skills, _own_world(arguments.env, arguments, skills.spec))
     if arguments.view:
         world.choose_view(arguments.view)
     chosen = [_parse_skill(text) for text in arguments.skill]
-    print(render(skills, world, arguments.out, chosen=chosen, count=arguments.count, seed=arguments.seed))
+    print(render(skills, world, arguments.out, chosen=chosen, **options))
+
+
+def _info(arguments: argparse.Namespace) -> None:
+    from dusdi.info import read_run
+    from dusdi.progress import _metrics
+
+    found = read_run(arguments.run_folder)
+    if arguments.json:
+        print(json.dumps(found.to_json()))
+        return
+    grid = Table.grid(padding=(0, 2))
+    for heading, text in found.lines():
+        grid.add_row(Text(heading, style="bold"), Text(text))
+    _console().print(grid)
+    if found.rows:
+        print(f"\nlogged at step {found.rows[-1]['step']:,}:")
+        _console().print(_metrics(found.last_metrics))
+
+
+def _compare(arguments: argparse.Namespace) -> None:
+    from dusdi.compare import compare
+
+    rows = compare(arguments.run_folders, arguments.out)
+    if arguments.json:
+        print(json.dumps(rows))
+        return
+    table = Table(*rows[0])
+    for row in rows:
+        table.add_row(*(Text(str(value)) for value in row.values()))
+    _console().print(table)
+    print(f"learning curves: {arguments.out}")
 
 
 def _reproduce(arguments: argparse.Namespace) -> None:

@@ -121,7 +121,8 @@ class Job:
         return found if (folder / "dci.png").exists() else None
 
     def measure(self, settings: Settings) -> dict[str, Any]:
-        return measure(self.folder(settings), steps=settings.evaluation_steps)
+        steps, progress = settings.evaluation_steps, settings.progress
+        return measure(self.folder(settings), steps=steps, progress=progress)
 
 
 @dataclass(frozen=True)
@@ -167,7 +168,7 @@ class TaskJob:
         return _read_report(self.folder(settings), "return.json", {"episodes": EPISODES, "evaluation_seed": 0})
 
     def measure(self, settings: Settings) -> dict[str, Any]:
-        return measure_task(self.folder(settings), episodes=EPISODES)
+        return measure_task(self.folder(settings), episodes=EPISODES, progress=settings.progress)
 
 
 def reproduce(name: str, settings: Settings) -> list[Path]:
@@ -466,7 +467,8 @@ def _oracle(job: Job, settings: Settings) -> dict[str, Any] | None:
     if settings.progress:
         print(f"measuring the oracle of {job.place}", file=sys.stderr)
     world, length = make(job.world, **job.options), job.config(settings).skill_length
-    return evaluate_oracle(world, skill_length=length, steps=settings.evaluation_steps).to_json()
+    steps, progress = settings.evaluation_steps, settings.progress
+    return evaluate_oracle(world, skill_length=length, steps=steps, progress=progress).to_json()
 
 
 def _chance(jobs: Iterable[Job], settings: Settings) -> float:

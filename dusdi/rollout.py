@@ -22,6 +22,8 @@ from dusdi.types import Array, WorldSpec
 LARGEST = 1e15
 #: A rollout for evaluation has at least so many episodes, shorter than the world's if need be.
 MIN_EPISODES = 10
+#: The most copies of a world that are made for evaluation; those with physics take 10 MB each.
+MAX_COPIES = 100
 
 
 class Step(NamedTuple):
@@ -130,7 +132,7 @@ class Rollout(NamedTuple):
     Attributes:
       observation: the state after the step, [n, D].
       skill: the skill in force, [n, C] or [n, C, M].
-      episode: which copy of the world the row comes from, [n].
+      episode: the number of the episode that the row comes from, over all copies, [n].
     """
 
     observation: np.ndarray
@@ -141,23 +143,44 @@ class Rollout(NamedTuple):
 Policy = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 
-def collect(world: World, policy: Policy, space: SkillSpace, *, steps: int, skill_length: int, seed: int) -> Rollout:
-    """About `steps` steps of a policy of observations and skills, with skills redrawn every `skill_length` and at resets."""
+def collect(
+    world: World,
+    policy: Policy,
+    space: SkillSpace,
+    *,
+    steps: int,
+    skill_length: int,
+    seed: int,
+    advance: Callable[[int], None] = lambda done: None,
+) -> Rollout:
+    """About `steps` steps of a policy of observations and skills.
+
+    Skills are redrawn every `skill_length` steps and at resets. The steps are those of at most
+    `MAX_COPIES` copies, which begin a new episode whenever one is over. `advance` is told how many
+    are done.
+    """
     length = min(world.spec.episode_length, max(skill_length, steps // MIN_EPISODES))
-    count = max(1, steps // length)
-    stepper = HostStepper(world, count, length)
-    observation = stepper.restart(seed, stagger=False)
+    episodes = max(1, steps // length)
+    count = min(MAX_COPIES, episodes)
     key = jax.random.PRNGKey(seed)
     skill = np.array(space.sample(key, count))
-    age, rows = np.zeros(count, int), []
-    for _ in range(length):
-        step = stepper.step(policy(observation, skill))
-        rows.append(Rollout(step.successor, skill.copy(), np.arange(count)))
-        observation, age = step.observation, age + 1
-        used_up = (age >= skill_length) | step.over
-        if used_up.any():
-            key, skill_key = jax.random.split(key)
-            skill[used_up] = np.asarray(space.sample(skill_key, count))[used_up]
-            age[used_up] = 0
-    stepper.close()
+    age, episode, begun, rows = np.zeros(count, int), np.arange(count), count, []
+    stepper = HostStepper(world, count, length)
+    try:
+        observation = stepper.restart(seed, stagger=False)
+        for t in range(episodes * length // count):
+            step = stepper.step(policy(observation, skill))
+            rows.append(Rollout(step.successor, skill.copy(), episode.copy()))
+            observation, age = step.observation, age + 1
+            used_up = (age >= skill_length) | step.over
+            if used_up.any():
+                key, skill_key = jax.random.split(key)
+                skill[used_up] = np.asarray(space.sample(skill_key, count))[used_up]
+                age[used_up] = 0
+            fresh = int(np.count_nonzero(step.over))
+            episode[step.over] = begun + np.arange(fresh)
+            begun += fresh
+            advance((t + 1) * count)
+    finally:
+        stepper.close()
     return Rollout(*(np.concatenate(column) for column in zip(*rows, strict=True)))

@@ -3,32 +3,55 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
-import imageio.v3 as imageio
+import imageio.v2 as imageio
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
-from dusdi.controller import Controller
+from dusdi.controller import Controller, load_controller
 from dusdi.envs.base import World
-from dusdi.errors import UsageError
+from dusdi.evaluation import as_skills, check_file, check_numbers, show, task_for, world_for
+from dusdi.files import replacing
 from dusdi.policy import Skills
 from dusdi.tasks.base import WINDOW
 from dusdi.types import WorldSpec
 
+SUFFIXES = (".mp4", ".gif")
 FRAMES_PER_SECOND = 20
 PANEL_WIDTH = 320
 INK, FAINT, PAPER = (30, 34, 42), (200, 204, 212), (250, 250, 252)
 COLOURS = [(55, 126, 184), (228, 26, 28), (77, 175, 74), (152, 78, 163), (255, 127, 0), (166, 86, 40), (23, 190, 207)]
 
 
-def render_task(controller: Controller, task: World, out: str | Path, *, count: int = 6, seed: int = 0) -> Path:
-    """Writes a video (.mp4 or .gif) of a solution at work in its task, for so many windows of 50 steps."""
-    if count < 1:
-        raise UsageError(f"a video shows at least one decision, not {count}")
+def render_task(
+    controller: Controller | str | Path,
+    task: World | str | None = None,
+    out: str | Path = "task.mp4",
+    *,
+    count: int = 6,
+    seed: int = 0,
+    progress: bool = False,
+) -> Path:
+    """Writes a video (.mp4 or .gif) of a solution at work in its task.
+
+    Args:
+      controller: the solution, or the folder of the run that learned it.
+      task: needed only for tasks that dusdi can't make by name.
+      out: the video.
+      count: how many windows of 50 steps it shows.
+      seed: of the task.
+      progress: show a progress bar (or log lines, if the output is not a terminal).
+    """
+    check_numbers(count=count, seed=seed)
+    out = check_file(out, SUFFIXES)
+    if isinstance(controller, str | Path):
+        controller = load_controller(controller)
+    task = task_for(controller.spec, task)
     steps = min(count * WINDOW, task.spec.episode_length)
-    return _write(out, lambda: _task_frames(controller, task, steps, seed))
+    return _write(out, _task_frames(controller, task, steps, seed), steps, progress)
 
 
 def _task_frames(controller: Controller, task: World, steps: int, seed: int):
@@ -51,29 +74,67 @@ def _task_frames(controller: Controller, task: World, steps: int, seed: int):
 
 
 def render(
-    skills: Skills, world: World, out: str | Path, *, chosen: Sequence[np.ndarray] = (), count: int = 6, seed: int = 0
+    skills: Skills | str | Path,
+    env: World | str | None = None,
+    out: str | Path = "skills.mp4",
+    *,
+    chosen: Sequence[np.ndarray] = (),
+    count: int = 6,
+    seed: int = 0,
+    progress: bool = False,
 ) -> Path:
-    """Writes a video (.mp4 or .gif) of the chosen skills, or of `count` random ones, each for L steps."""
-    if not chosen and count < 1:
-        raise UsageError(f"a video shows at least one skill, not {count}")
-    sequence = [skills.space.check(skill) for skill in chosen] or list(skills.sample_skills(count, seed))
-    return _write(out, lambda: _frames(skills, world, sequence, seed))
+    """Writes a video (.mp4 or .gif) of skills, chosen or random, each for L steps.
+
+    Args:
+      skills: the skills, or their run's folder.
+      env: needed only for worlds that dusdi can't make by name.
+      out: the video.
+      chosen: skills to show one after the other.
+      count: how many random ones to show if none is chosen.
+      seed: of the world and the random skills.
+      progress: show a progress bar (or log lines, if the output is not a terminal).
+    """
+    check_numbers(count=count, seed=seed)
+    out = check_file(out, SUFFIXES)
+    skills = as_skills(skills)
+    world = world_for(skills, env)
+    sequence = [skills.space.check(skill) for skill in chosen]
+    sequence = sequence or list(skills.sample_skills(count, seed))
+    total = len(sequence) * skills.config.skill_length
+    return _write(out, _frames(skills, world, sequence, seed), total, progress)
 
 
-def _write(out: str | Path, make_frames: Callable[[], Iterable[np.ndarray]]) -> Path:
-    out = Path(out)
-    if out.suffix.lower() not in (".mp4", ".gif"):
-        raise UsageError(f"videos are written as .mp4 or .gif, not as {out.name!r}")
-    frames = list(make_frames())
-    out.parent.mkdir(parents=True, exist_ok=True)
-    if out.suffix.lower() == ".gif":
-        imageio.imwrite(out, frames, duration=1000 / FRAMES_PER_SECOND, loop=0)
-    else:
-        with warnings.catch_warnings():
-            # The encoder is a program started at once after the fork that JAX warns about.
-            warnings.filterwarnings("ignore", message=r"os\.fork\(\) was called")
-            imageio.imwrite(out, frames, fps=FRAMES_PER_SECOND, macro_block_size=2)
+def _write(out: Path, frames: Iterable[np.ndarray], total: int, progress: bool) -> Path:
+    """Encodes frames as they are drawn; the file appears once it is whole."""
+    title = out.name if progress else None
+    with replacing(out) as partial, show(title, "drawing", total, unit="frames") as display:
+
+        def told() -> Iterator[np.ndarray]:
+            for done, frame in enumerate(frames, 1):
+                yield frame
+                display.advance(done)
+
+        if out.suffix.lower() == ".gif":
+            _encode_gif(partial, told())
+        else:
+            _encode_mp4(partial, told())
     return out
+
+
+def _encode_gif(path: Path, frames: Iterator[np.ndarray]) -> None:
+    images = map(Image.fromarray, frames)
+    duration = 1000 / FRAMES_PER_SECOND
+    next(images).save(path, save_all=True, append_images=images, duration=duration, loop=0)
+
+
+def _encode_mp4(path: Path, frames: Iterator[np.ndarray]) -> None:
+    with warnings.catch_warnings():
+        # The encoder is a program started at once after the fork that JAX warns about.
+        warnings.filterwarnings("ignore", message=r"os\.fork\(\) was called")
+        writer: Any = imageio.get_writer(path, fps=FRAMES_PER_SECOND, macro_block_size=2)
+        with writer:
+            for frame in frames:
+                writer.append_data(frame)
 
 
 def _frames(skills: Skills, world: World, sequence: Sequence[np.ndarray], seed: int):

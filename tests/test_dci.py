@@ -6,9 +6,21 @@ import numpy as np
 import pytest
 
 from dusdi.errors import UsageError
-from dusdi.metrics.dci import MAX_CLASSES, completeness, dci, discretise, disentanglement, importances, summary
+from dusdi.metrics.dci import (
+    MAX_CLASSES,
+    bin_inputs,
+    completeness,
+    component_scores,
+    concentrations,
+    dci,
+    discretise,
+    disentanglement,
+    importances,
+    remarks,
+    summary,
+)
 from dusdi.report import heat_map
-from dusdi.types import Factor, WorldSpec
+from dusdi.types import Factor, WorldSpec, at_chance
 
 EPISODES, WINDOWS, STEPS = 20, 20, 25  # 20 episodes of 20 skill windows of 25 steps
 ROWS = EPISODES * WINDOWS * STEPS
@@ -94,8 +106,27 @@ def test_accuracy_is_measured_on_held_out_rows():
     rng = np.random.default_rng(0)
     window = np.repeat(np.arange(100.0), 100)[:, None]
     target = np.repeat(rng.integers(2, size=100), 100)
-    _, accuracy = importances(window, target, np.arange(10_000) >= 8_000, categorical=False)
-    assert accuracy == pytest.approx(0.5, abs=0.2)
+    fit = importances(window, target, np.arange(10_000) >= 8_000, categorical=False)
+    assert fit.accuracy == pytest.approx(0.5, abs=0.2)
+
+
+def test_chance_is_the_held_out_accuracy_of_the_most_frequent_training_value():
+    target = np.repeat([0, 1, 0, 1], [300, 500, 120, 80])  # 1 is more frequent, but not held out
+    fit = importances(np.zeros((1_000, 1)), target, np.arange(1_000) >= 800, categorical=False)
+    assert fit.chance == fit.accuracy == 0.4
+
+
+def test_binned_inputs_serve_one_target_after_the_other():
+    """What is left in them of another target must not change a single bit."""
+    rng = np.random.default_rng(9)
+    inputs, held_out = rng.normal(size=(2_000, 3)), np.arange(2_000) >= 1_600
+    targets = [(inputs[:, i] > 0).astype(int) + rng.integers(i + 1, size=2_000) for i in range(3)]
+    binned = bin_inputs(inputs, held_out, categorical=False)
+    for target in targets:
+        alone = importances(inputs, target, held_out, categorical=False)
+        shared = importances(inputs, target, held_out, categorical=False, binned=binned)
+        assert shared.gain.tolist() == alone.gain.tolist()
+        assert shared[1:] == alone[1:]
 
 
 def test_whole_episodes_are_held_out():
@@ -108,8 +139,9 @@ def test_whole_episodes_are_held_out():
 
 
 def test_a_constant_target_gains_nothing():
-    gain, accuracy = importances(np.random.rand(100, 2), np.full(100, 3), np.arange(100) < 20, categorical=False)
-    assert gain.tolist() == [0.0, 0.0] and accuracy == 1.0
+    inputs, held_out = np.random.rand(100, 2), np.arange(100) < 20
+    fit = importances(inputs, np.full(100, 3), held_out, categorical=False)
+    assert fit.gain.tolist() == [0.0, 0.0] and fit.accuracy == fit.chance == 1.0
 
 
 def test_one_component_per_factor_is_disentangled():
@@ -200,6 +232,8 @@ def test_json_table_summary_and_heat_map(tmp_path):
     data = json.loads(json.dumps(result.to_json(), allow_nan=False))
     assert data["components"] == ["z1", "z2"] and data["factors"] == ["factor 0", "factor 1"]
     assert data["disentanglement"] == result.disentanglement
+    assert np.mean(data["accuracy"]) == result.informativeness
+    assert len(data["chance"]) == len(data["states_to_skills"]["chance"]) == 2
     np.testing.assert_array_equal(data["importance"], result.importance)
     np.testing.assert_array_equal(data["states_to_skills"]["importance"], result.states_to_skills.importance)
     assert f"{result.completeness:.3f}" in result.table()
@@ -208,6 +242,8 @@ def test_json_table_summary_and_heat_map(tmp_path):
     assert both["disentanglement"] == pytest.approx(data["disentanglement"] - 0.25)
     assert both["disentanglement_std"] == pytest.approx(0.5 / np.sqrt(2))
     assert "disentanglement_std" not in summary([data])
+    other = {**data, "accuracy": [0.0, 0.0]}
+    assert summary([data, other])["accuracy"] == [value / 2 for value in data["accuracy"]]
 
     heat_map(result, tmp_path / "dci.png", "toy")
     assert (tmp_path / "dci.png").read_bytes().startswith(b"\x89PNG")
@@ -227,3 +263,55 @@ def test_unusable_data_is_refused(change, message):
     usable = {"skills": np.zeros((ROWS, 2), int), "observations": np.zeros((ROWS, 3)), "episode": EPISODE, "cells": 5}
     with pytest.raises(UsageError, match=message):
         dci(spec=world(1, 1), **{**usable, **change})
+
+
+# A tenth of the way from .2 to 1 is .28. Of a constant, everything is known.
+@pytest.mark.parametrize(
+    ("accuracy", "chance", "expected"),
+    [(0.2, 0.2, True), (0.27, 0.2, True), (0.29, 0.2, False), (0.1, 0.2, True), (1.0, 1.0, False)],
+)
+def test_at_chance_is_less_than_a_tenth_of_the_way_to_certainty(accuracy, chance, expected):
+    assert at_chance(accuracy, chance) is expected
+
+
+def test_a_component_without_effect_and_a_constant_factor_are_told_in_words():
+    """z2 does nothing, and the third factor never changes."""
+    rng = np.random.default_rng(10)
+    skills = draw_skills(rng, 3)
+    places = np.stack([skills[:, 0], rng.normal(size=ROWS), np.full(ROWS, 7.0)], axis=1)
+    observations = observe(rng, places)
+    observations[:, 2] = 7.0
+    names = ["factor 0", "factor 1", "factor 2"]
+    result = dci(skills, observations, world(1, 1, 1), EPISODE, cells=5, own_factors=names)
+    report = summary([{"seed": 4, **result.to_json()}, {"seed": 5, **result.to_json()}])
+    rows = component_scores(report)
+    assert [row.component for row in rows] == ["z1", "z2", "z3"]
+    assert [row.factor for row in rows] == names
+    assert [row.at_chance for row in rows] == [False, True, True]
+    assert rows[0].accuracy > 0.9 and rows[0].factor_accuracy > 0.9
+    assert rows[1].chance == pytest.approx(0.2, abs=0.06)
+    assert rows[2].factor_accuracy == rows[2].factor_chance == 1.0
+    told = remarks(report)
+    assert len(told) == 6 and "docs/chance.md" in told[0]
+    assert told[0].startswith("z2 (factor 1) is at chance in seed 4")
+    assert told[2].startswith("factor factor 2 never changes in seed 4")
+
+
+def test_components_without_a_factor_of_their_own_are_shown_with_the_one_they_matter_most_to():
+    rng = np.random.default_rng(11)
+    skills = draw_skills(rng, 2)
+    result = dci(skills, observe(rng, skills[:, ::-1]), world(1, 1), EPISODE, cells=5)
+    assert [row.factor for row in component_scores(result.to_json())] == ["factor 1", "factor 0"]
+
+
+def test_concentration_of_each_row():
+    """(3/4, 1/4) has 0.8112781 bits of 1, a row of nothing counts 0."""
+    rows = np.array([[3.0, 1.0], [1.0, 0.0], [0.0, 0.0]])
+    assert concentrations(rows) == pytest.approx([0.1887219, 1.0, 0.0], abs=1e-7)
+
+
+def test_every_target_is_told_of_when_it_is_done():
+    rng = np.random.default_rng(12)
+    skills, done = draw_skills(rng, 2), []
+    dci(skills, observe(rng, skills), world(1, 1), EPISODE, cells=5, advance=done.append)
+    assert done == [1, 2, 3, 4]

@@ -10,7 +10,8 @@ ORDER = [
     "errors", "signals", "files", "types", "parallel", "config", "skills", "nets", "normalise",
     "envs", "tasks", "rollout", "replay", "objectives", "agents", "learner", "checkpoint", "run",
     "policy", "progress", "loop", "pretraining", "hierarchy", "skill_env", "controller",
-    "task_learning", "metrics", "report", "evaluation", "reproduce", "video", "cli", "__main__",
+    "task_learning", "metrics", "report", "evaluation", "info", "compare",
+    "reproduce", "video", "cli", "__main__",
 ]  # fmt: skip
 
 
