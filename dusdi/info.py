@@ -138,12 +138,8 @@ class RunInfo:
         for name in self.rows[-1] if self.rows else ():
             value = float(np.mean([row[name] for row in self.last_rows]))
             kind, _, component = name.partition("/")
-            if not component or kind not in ("accuracy", "squared_error"):
-                continue
-            told, guessed = value, chance
-            if kind == "squared_error":  # the share of the skill's variance that is told
-                told, guessed = 1.0 - value / SPREAD, 0.0
-            if guessed is not None and at_chance(told, guessed):
+            guessed = kind == "accuracy" and chance is not None and at_chance(value, chance)
+            if component and (guessed or (kind == "squared_error" and value > 0.9 * SPREAD)):
                 found.append(component)
         return found
 
