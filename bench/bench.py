@@ -28,13 +28,13 @@ from rich.table import Table
 
 import dusdi
 from dusdi.config import Config, PPOConfig, configure
-from dusdi.task_learning import GraphHighTrainer
 from dusdi.envs import JaxWorld, World
 from dusdi.envs.particle import MultiParticle
 from dusdi.learner import GraphTrainer, HostTrainer, Learner, TrainState, make_trainer
 from dusdi.policy import Skills, from_state
 from dusdi.rollout import GraphStepper
 from dusdi.run import provenance
+from dusdi.task_learning import GraphHighTrainer
 
 FOLDER = Path(__file__).parent
 PARITY_TEST = FOLDER.parent / "tests" / "test_parity_mpe2.py"

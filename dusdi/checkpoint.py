@@ -79,7 +79,7 @@ def save(folder: Path, step: int, tree: Any, description: Mapping[str, Any]) -> 
         except SafetensorError as error:  # how it tells of a full disk
             code = re.search(r"os error (\d+)", str(error))
             raise OSError(*((int(code[1]), os.strerror(int(code[1]))) if code else (str(error),))) from error
-    for old in _newest_first(folder)[KEEP:]:
+    for old in newest_first(folder)[KEEP:]:
         old.unlink()
     return path
 
@@ -139,7 +139,7 @@ def _parse(text: str, path: Path) -> dict[str, Any]:
 def load_newest(folder: Path) -> Checkpoint | None:
     """The newest sound checkpoint; warns about damaged ones. None if there never was any."""
     refused = []
-    for path in _newest_first(folder):
+    for path in newest_first(folder):
         try:
             checkpoint = load(path)
         except CheckpointError as error:
@@ -153,12 +153,8 @@ def load_newest(folder: Path) -> Checkpoint | None:
     return None
 
 
-def newest(folder: Path) -> Path | None:
-    """The file of the newest checkpoint, be it sound or not; None if there is none."""
-    return next(iter(_newest_first(folder)), None)
-
-
-def _newest_first(folder: Path) -> list[Path]:
+def newest_first(folder: Path) -> list[Path]:
+    """The files of all checkpoints, be they sound or not."""
     try:
         found = [path for path in folder.iterdir() if _NAME.fullmatch(path.name) and path.is_file()]
     except (FileNotFoundError, NotADirectoryError):

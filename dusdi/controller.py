@@ -146,11 +146,11 @@ def _skills_in(found: Checkpoint) -> Skills:
 def is_downstream(path: str | Path) -> bool:
     """Whether a folder (or a checkpoint) holds a run that solves a task; no arrays are read."""
     path = Path(path)
-    newest = path if path.is_file() else checkpoint.newest(path / "checkpoints")
-    if newest is None:
+    files = [path] if path.is_file() else checkpoint.newest_first(path / "checkpoints")
+    if not files:
         return False
     try:
-        description = checkpoint.read_description(newest)
+        description = checkpoint.read_description(files[0])
     except CheckpointError:
         description = find(path).description
     settings = description.get("config")

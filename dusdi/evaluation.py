@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import itertools
 import json
@@ -14,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from dusdi.controller import SkillController, load_controller
-from dusdi.envs import WORLDS, make
+from dusdi.envs import WORLDS, as_world, make
 from dusdi.envs.base import ORACLE_VALUES, World
 from dusdi.errors import UsageError
 from dusdi.files import write_atomically
@@ -24,10 +25,10 @@ from dusdi.policy import Skills, load
 from dusdi.progress import Progress, Silent
 from dusdi.report import heat_map, value_histograms
 from dusdi.rollout import MAX_COPIES, HostStepper, Policy, Rollout, collect
-from dusdi.run import describe, origin, provenance
+from dusdi.run import origin, provenance
 from dusdi.skills import Discrete, SkillSpace
 from dusdi.tasks import TASKS, Task, make_task
-from dusdi.types import WorldSpec
+from dusdi.types import WorldSpec, difference
 
 LEAST_WINDOWS = 20  # skills for each value of a component, below which scores mean little
 
@@ -365,12 +366,12 @@ def task_for(spec: WorldSpec, env: World | str | None = None) -> World:
     if env is None:
         if spec.name not in TASKS:
             raise UsageError(
-                f"this run solves {spec.name!r}, which is not one of dusdi's own tasks; pass it (--env package.module:function)"
+                f"this run solves {spec.name!r}, which is not one of dusdi's own tasks; name it: --env gym:ID or --env package.module:function (env=... in Python)"
             )
         return make_task(spec.name, **spec.options)
     env = make_task(env) if isinstance(env, str) else env
     if json.dumps(spec.to_json()) != json.dumps(env.spec.to_json()):
-        raise UsageError(f"the run solves {describe(spec)}, not {describe(env.spec)}")
+        raise UsageError(f"that is not the task of the run, which has {difference(spec, env.spec)}")
     return env
 
 
@@ -380,15 +381,14 @@ def world_for(skills: Skills, env: World | str | None = None) -> World:
         if skills.spec.name not in WORLDS:
             raise UsageError(
                 f"these skills were learned in {skills.spec.name!r}, which is not one of dusdi's own worlds "
-                f"({', '.join(WORLDS)}); pass the world (env=..., or --env package.module:function)"
+                f"({', '.join(WORLDS)}); name the world: --env gym:ID or --env package.module:function (env=... in Python)"
             )
         return make(skills.spec.name, **skills.spec.options)
-    env = make(env) if isinstance(env, str) else env
-    if not _fits(skills.spec, env.spec):
-        raise UsageError(f"the skills are for {describe(skills.spec)}, not for {describe(env.spec)}")
-    return env
-
-
-def _fits(ours: WorldSpec, theirs: WorldSpec) -> bool:
+    env = as_world(env)
+    ours, theirs = skills.spec, env.spec
     sizes = (ours.observation_size, ours.action_size) == (theirs.observation_size, theirs.action_size)
-    return sizes and ours.factors == theirs.factors
+    if not sizes or ours.factors != theirs.factors:
+        raise UsageError(f"that is not the world of the skills, which has {difference(ours, theirs)}")
+    if changed := difference(ours, dataclasses.replace(theirs, channels=ours.channels)):
+        warnings.warn(f"the skills were learned in another world, one with {changed}", stacklevel=3)
+    return env

@@ -5,7 +5,6 @@ Nothing here needs a sound run. What is damaged is left out and told among the p
 
 from __future__ import annotations
 
-import csv
 import json
 import math
 import shlex
@@ -14,26 +13,24 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from safetensors import safe_open
-
+from dusdi import checkpoint
 from dusdi.config import Config, PPOConfig, configure, from_json
 from dusdi.envs import WORLDS, make
 from dusdi.envs.base import World
 from dusdi.errors import CheckpointError
 from dusdi.metrics.dci import NAMES
 from dusdi.objectives import make_objective
+from dusdi.run import read_progress
 from dusdi.skills import Discrete
 from dusdi.task_learning import agent_config
 from dusdi.tasks import TASKS, make_task
-from dusdi.types import WorldSpec, at_chance
+from dusdi.types import WorldSpec, idle_components
 
 #: Settings that say what a run is, rather than how it differs from its preset.
 NAMING = {"preset", "method", "agent", "seed", "seeds"}
 SCORES = (*NAMES, "return", "random_skills", "hand_written")
 OWN_WORLD = "package.module:function"  # how people name worlds of their own
 WHEN = ("step", "seed", "seconds")  # the columns of progress.csv that are no metrics
-SPREAD = 1 / 3  # the variance of a continuous skill, uniform in [-1, 1]
 
 
 @dataclass(frozen=True)
@@ -134,14 +131,7 @@ class RunInfo:
     @property
     def at_chance(self) -> list[str]:
         """The components whose skill the discriminators could hardly tell when last logged."""
-        chance, found = self.chance, []
-        for name in self.rows[-1] if self.rows else ():
-            value = float(np.mean([row[name] for row in self.last_rows]))
-            kind, _, component = name.partition("/")
-            guessed = kind == "accuracy" and chance is not None and at_chance(value, chance)
-            if component and (guessed or (kind == "squared_error" and value > 0.9 * SPREAD)):
-                found.append(component)
-        return found
+        return list(idle_components(self.last_metrics, self.chance))
 
     def score(self, name: str) -> float | None:
         """A number that was measured; None if it was not."""
@@ -286,33 +276,29 @@ def _read_json(path: Path, problems: list[str]) -> dict[str, Any]:
 
 def _newest_description(folder: Path, problems: list[str]) -> dict[str, Any]:
     """What the newest checkpoint with a sound header says of its run; empty if there is none."""
-    for path in sorted(folder.glob("step-*.safetensors"), reverse=True):
+    for path in checkpoint.newest_first(folder):
         try:
-            with safe_open(path, framework="numpy") as file:
-                found = json.loads((file.metadata() or {})["description"])
+            found = checkpoint.read_description(path)
             return {**found, "step": int(found["step"]), "seconds": float(found["seconds"])}
-        except Exception as error:  # safetensors and JSON raise many kinds
-            problems.append(f"{path.name} is damaged: {type(error).__name__}: {error}")
+        except (CheckpointError, KeyError, TypeError, ValueError) as error:
+            problems.append(str(error) if isinstance(error, CheckpointError) else f"{path.name} lacks {error}")
     return {}
 
 
 def _read_rows(path: Path, problems: list[str]) -> list[dict[str, float]]:
-    """The rows of a progress.csv. A last one that is cut off is being written, and no problem."""
+    """The rows of a progress.csv that can be read."""
     try:
-        text = path.read_text(errors="replace").replace("\0", "")
-        table = list(csv.reader(text.splitlines()))
+        header, lines, damaged = read_progress(path)
     except FileNotFoundError:
         return []
-    except (OSError, csv.Error) as error:
-        problems.append(f"{path.name} can't be read: {error}")
+    except OSError as error:
+        problems.append(f"{path.name} can't be read: {error.strerror}")
         return []
-    header, *lines = table or [[]]
     rows = [_numbers(header, line) for line in lines]
-    if rows and not text.endswith("\n"):
-        rows.pop()
     sound = [row for row in rows if row]
-    if len(sound) < len(rows):
-        problems.append(f"{len(rows) - len(sound)} rows of {path.name} can't be read")
+    damaged += len(rows) - len(sound)
+    if damaged:
+        problems.append(f"{damaged} rows of {path.name} can't be read")
     return sound
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +18,8 @@ from dusdi.errors import UsageError
 from dusdi.learner import TrainState, make_trainer
 from dusdi.loop import conduct
 from dusdi.policy import SkillParams, Skills
-from dusdi.skills import SkillSpace
-from dusdi.types import at_chance
+from dusdi.types import idle_components
 
-PRIOR_VARIANCE = 1 / 3  # of a continuous component, uniform in [-1, 1]
 STARTING_COUNT = 10_000.0  # so many observations the moments of a policy that is taken over count for
 
 
@@ -79,24 +77,10 @@ def run_sac(
         origin=origin, begin=lambda state, config: state if start is None else start_from(start, state, config),
     )  # fmt: skip
     skills = policy.from_state(world.spec, config, state, folder=folder)
-    _warn_of_chance(skills.space, rows)
+    if idle := idle_components(rows, 1 / max(skills.space.component_size, 1)):
+        listed = ", ".join(f"{name!r} ({why})" for name, why in idle.items())
+        warnings.warn(f"what these skill components do can't be seen in the state: {listed}; docs/chance.md helps", stacklevel=3)
     return skills
-
-
-def _warn_of_chance(space: SkillSpace, rows: Sequence[Mapping[str, float]]) -> None:
-    """Says which skill components can't be told from the state they lead to, after the last log row of each seed."""
-    idle = {}
-    for name, value in (item for row in rows for item in row.items()):
-        kind, _, component = name.partition("/")
-        if kind == "accuracy" and component and at_chance(value, 1 / space.component_size):
-            idle[component] = f"accuracy {value:.2f}, chance {1 / space.component_size:.2f}"
-        if kind == "squared_error" and component and value > 0.9 * PRIOR_VARIANCE:
-            idle[component] = f"squared error {value:.2f}, chance {PRIOR_VARIANCE:.2f}"
-    if idle:
-        listed = ", ".join(f"{component!r} ({why})" for component, why in idle.items())
-        warnings.warn(
-            f"these skill components do nothing that can be seen in their factor: {listed}; docs/chance.md helps", stacklevel=2
-        )
 
 
 def start_from(params: SkillParams, state: TrainState, config: Config) -> TrainState:

@@ -10,7 +10,7 @@ import dataclasses
 import json
 import math
 import textwrap
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -209,6 +209,25 @@ class Transition(NamedTuple):
 def at_chance(accuracy: float, chance: float) -> bool:
     """Whether an accuracy is hardly better than guessing: less than a tenth of the way to 1, or than half as good again."""
     return accuracy < min(chance + 0.1 * (1 - chance), 1.5 * chance)
+
+
+PRIOR_VARIANCE = 1 / 3  # of a continuous skill component, uniform in [-1, 1]
+
+
+def idle_components(rows: Sequence[Mapping[str, float]], chance: float | None) -> dict[str, str]:
+    """The skill components that discriminators can hardly tell, by log rows (one per seed), with what the rows say of them.
+
+    `chance` is the accuracy of guessing the value of a discrete component; None if that is not known.
+    """
+    idle = {}
+    for name in rows[0] if rows else ():
+        kind, _, component = name.partition("/")
+        mean = sum(row[name] for row in rows) / len(rows)
+        if kind == "accuracy" and component and chance is not None and at_chance(mean, chance):
+            idle[component] = f"accuracy {mean:.2f}, chance {chance:.2f}"
+        if kind == "squared_error" and component and mean > 0.9 * PRIOR_VARIANCE:
+            idle[component] = f"squared error {mean:.2f}, chance {PRIOR_VARIANCE:.2f}"
+    return idle
 
 
 def mean_metrics(sums: Mapping[str, float], updates: int) -> dict[str, float]:
