@@ -334,7 +334,7 @@ def test_a_video_is_never_written_through_a_link(run, tmp_path):
 
 @pytest.mark.parametrize(
     ("out", "message"),
-    [("x.avi", "as .mp4 or .gif"), ("folder.gif", "is a folder"), ("file/x.gif", "can't write into")],
+    [("x.avi", "as .mp4 or .gif"), ("folder.gif", "is a folder"), ("file/x.gif", "can't write")],
 )
 def test_where_a_video_cannot_go_is_said_before_it_is_drawn(run, tmp_path, out, message):
     (tmp_path / "folder.gif").mkdir()

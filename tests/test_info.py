@@ -1,4 +1,4 @@
-"""`dusdi info` and `dusdi compare`: what a folder says of its run, however damaged, and runs side by side."""
+"""`dusdi info` and `dusdi compare`: what a folder says, however damaged, and runs side by side."""
 
 import json
 import shutil
@@ -84,7 +84,8 @@ def test_components_at_chance_are_named(own):
 
 def test_components_at_chance_of_continuous_skills(own):
     """Guessing the middle of [-1, 1] has a squared error of 1/3."""
-    (own / "progress.csv").write_text("step,seed,seconds,squared_error,squared_error/a,squared_error/b\n100,0,1.0,0.2,0.32,0.1\n")
+    header = "step,seed,seconds,squared_error,squared_error/a,squared_error/b"
+    (own / "progress.csv").write_text(f"{header}\n100,0,1.0,0.2,0.32,0.1\n")
     assert read_run(own).at_chance == ["a"]
 
 
