@@ -366,7 +366,8 @@ def task_for(spec: WorldSpec, env: World | str | None = None) -> World:
     if env is None:
         if spec.name not in TASKS:
             raise UsageError(
-                f"this run solves {spec.name!r}, which is not one of dusdi's own tasks; name it: --env gym:ID or --env package.module:function (env=... in Python)"
+                f"this run solves {spec.name!r}, which is not one of dusdi's own tasks; name it: "
+                "--env gym:ID or --env package.module:function (env=... in Python)"
             )
         return make_task(spec.name, **spec.options)
     env = make_task(env) if isinstance(env, str) else env
