@@ -21,12 +21,13 @@ from typing import Any
 
 import numpy as np
 from rich.console import Console
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
 from dusdi.config import AGENTS, PPO_PRESETS, PRESETS, BaseConfig, Config, PPOConfig
 from dusdi.errors import UsageError, explain, unknown_name
-from dusdi.signals import STOPPING, handling
+from dusdi.signals import STOPPING, handling, leave
 
 if typing.TYPE_CHECKING:
     from dusdi.envs import World
@@ -50,18 +51,20 @@ class _Parser(argparse.ArgumentParser):
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs a command. Whatever goes wrong is said in a sentence; `--debug` shows the traceback too."""
-    parser, commands = _make_parser()
-    namespace, unknown = parser.parse_known_args(arguments)
+    debug = False
     try:
-        if unknown:
-            option = next((text for text in unknown if text.startswith("-")), None)
-            if option is None:
-                raise UsageError(f"unexpected argument {unknown[0]!r}")
-            raise unknown_name("option", option.split("=")[0], commands[namespace.command].option_names())
-        _use_compilation_cache()
+        with handling([signal.SIGINT], leave):
+            parser, commands = _make_parser()
+            namespace, unknown = parser.parse_known_args(arguments)
+            debug = namespace.debug
+            if unknown:
+                option = next((text for text in unknown if text.startswith("-")), None)
+                if option is None:
+                    raise UsageError(f"unexpected argument {unknown[0]!r}")
+                raise unknown_name("option", option.split("=")[0], commands[namespace.command].option_names())
+            _load_libraries()
         # What `kill`, cluster schedulers and a closed terminal send is to save what Ctrl-C saves.
-        others = [number for number in STOPPING if number != signal.SIGINT]
-        with handling(others, signal.default_int_handler), _plain_warnings():
+        with handling(STOPPING, signal.default_int_handler), _plain_warnings():
             namespace.run(namespace)
             sys.stdout.flush()
         return 0
@@ -73,7 +76,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILURE
     except Exception as error:
-        if namespace.debug:
+        if debug:
             traceback.print_exc()
         _say(explain(error))
         return USAGE_ERROR if isinstance(error, UsageError) else FAILURE
@@ -243,9 +246,15 @@ def _integers(text: str) -> tuple[int, ...]:
 _integers.__name__ = "list of layers (N,N or none)"  # what argparse calls it in messages
 
 
-def _use_compilation_cache() -> None:
-    """Keeps compiled programs, so that the second start is quick; JAX's own variable chooses another place."""
+def _load_libraries() -> None:
+    """Imports what the commands need, and keeps compiled programs, so that the second start is quick.
+
+    JAX's own variable chooses another place for them.
+    """
     import jax
+
+    import dusdi.reproduce
+    import dusdi.video  # noqa: F401
 
     if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
         cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "dusdi" / "xla"
@@ -340,26 +349,27 @@ def _envs(arguments: argparse.Namespace) -> None:
     from dusdi.envs import WORLDS
     from dusdi.tasks import TASKS, make_task
 
-    table = Table("world", "options", "observations", "actions", "skill components", "other factors")
+    console = _console()
     for name, world_class in WORLDS.items():
         spec = world_class().spec
-        options = [f"{p.name}={p.default}" for p in inspect.signature(world_class).parameters.values()]
         others = [factor for factor in spec.factors if not factor.controlled]
-        table.add_row(
-            name,
-            "\n".join(options),
-            str(spec.observation_size),
-            str(spec.action_size),
-            _factor_list(spec.controlled),
-            _factor_list(others),
-        )
-    _console().print(table)
-    tasks = Table("task", "observations", "reward channels", "what it is about")
-    for name in TASKS:
-        task = make_task(name)
-        about = inspect.getdoc(type(task)) or ""
-        tasks.add_row(name, str(task.spec.observation_size), str(len(task.spec.channels)), about.splitlines()[0])
-    _console().print(tasks)
+        options = [f"{p.name}={p.default}" for p in inspect.signature(world_class).parameters.values()]
+        console.print(Text(name, style="bold"))
+        for heading, text in (
+            ("sizes", f"{spec.observation_size} observations, {spec.action_size} actions"),
+            ("options", ", ".join(options)),
+            ("skill components", _factor_list(spec.controlled)),
+            ("other factors", _factor_list(others)),
+        ):
+            if text:
+                console.print(Padding(Text(f"{heading}: {text}"), (0, 0, 0, 2)))
+        for task_name in (task for task in TASKS if task.split("/")[0] == name):
+            task = make_task(task_name)
+            channels = len(task.spec.channels)
+            about = (inspect.getdoc(type(task)) or "").splitlines()[0]
+            paid = f"{channels} reward channel{'s' if channels > 1 else ''}"
+            console.print(Padding(Text(f"task {task_name}", style="bold"), (0, 0, 0, 2)))
+            console.print(Padding(Text(f"{about} ({paid})"), (0, 0, 0, 4)))
 
 
 def _console() -> Console:
@@ -370,8 +380,8 @@ def _console() -> Console:
 def _factor_list(factors: Sequence[Any]) -> str:
     shown = [f"{factor.name} ({len(factor.indices)})" for factor in factors]
     if len(shown) > 4:
-        shown = [*shown[:2], "…", shown[-1], f"[{len(factors)} in all]"]
-    return "\n".join(shown).replace("[", r"\[")
+        shown = [*shown[:2], "…", f"{shown[-1]}: {len(factors)} in all"]
+    return ", ".join(shown)
 
 
 def _pretrain(arguments: argparse.Namespace) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import stat
 import subprocess
@@ -71,7 +72,7 @@ def test_a_place_that_can_not_be_written_is_named(run, tmp_path, capsys, words, 
     if words[0] == "render":
         out = f"{out}/skills.gif"
     code, said = command(capsys, *(run if word == "RUN" else word for word in words), "--out", out)
-    assert code == 1 and said.startswith("dusdi: can't read or write ") and said.count("\n") == 1
+    assert code in (1, 2) and re.match("dusdi: can't (read or )?write ", said) and said.count("\n") == 1
     assert (tmp_path / "file").read_text() == "precious"
 
 

@@ -350,7 +350,7 @@ def test_a_single_component_is_a_plain_number():
 
 def test_another_task_is_not_measured_in_place_of_the_runs_own(gunner, tmp_path):
     dusdi.downstream(gunner, "gunner-2d/limited", preset="debug", steps=4_000, out=tmp_path / "run", progress=False)
-    with pytest.raises(UsageError, match="the run solves gunner-2d/limited"):
+    with pytest.raises(UsageError, match="not the task of the run, which has the name 'gunner-2d/limited'"):
         measure_task(tmp_path / "run", "gunner-2d/unlimited", episodes=2)
     newest = next((tmp_path / "run" / "checkpoints").glob("*"))
     assert measure_task(newest, episodes=2)["hand_written"] == 20.0
