@@ -40,7 +40,8 @@ def compare(paths: Sequence[str | Path], out: str | Path = "compare.png") -> lis
 def _labels(paths: Sequence[str | Path]) -> list[str]:
     """Names of folders, or all of their paths if two have the same name."""
     names = [Path(path).resolve().name for path in paths]
-    return names if len(set(names)) == len(names) else [str(path) for path in paths]
+    names = names if len(set(names)) == len(names) else [str(path) for path in paths]
+    return [name.encode("utf-8", errors="replace").decode() for name in names]  # file names may be any bytes
 
 
 def _row(label: str, run: RunInfo) -> dict[str, str]:

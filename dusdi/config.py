@@ -255,8 +255,10 @@ def _checked(name: str, value: Any, annotation: Any, bounds: Mapping[str, float]
 def _checked_number(name: str, value: Any, kind: type, low: float, high: float) -> Any:
     if isinstance(value, bool | np.bool_) or not isinstance(value, int | float | np.integer | np.floating):
         raise UsageError(f"{name} is a number, not {value!r}")
-    if not math.isfinite(value):
+    if isinstance(value, float | np.floating) and not math.isfinite(value):
         raise UsageError(f"{name} must be a finite number, not {value}")
+    if isinstance(value, int) and abs(value) > 10**300:  # more than a float can hold
+        raise UsageError(f"{name} is far too large")
     if kind is int:
         if value != int(value):
             raise UsageError(f"{name} is a whole number, not {value}")

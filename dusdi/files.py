@@ -44,7 +44,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
 def write_atomically(path: str | os.PathLike[str], text: str) -> None:
     """Writes a text file so that it appears whole or not at all."""
     with replacing(path) as partial:
-        partial.write_text(text)
+        partial.write_text(text, encoding="utf-8")
 
 
 def flush(path: Path) -> None:
@@ -67,4 +67,4 @@ def append(path: Path) -> IO[str]:
     def opener(name: str, flags: int) -> int:
         return os.open(name, flags | getattr(os, "O_NOFOLLOW", 0), 0o666)
 
-    return open(path, "a", newline="", opener=opener)
+    return open(path, "a", newline="", encoding="utf-8", opener=opener)

@@ -262,7 +262,7 @@ def _is_description(found: Any) -> bool:
 def _read_json(path: Path, problems: list[str]) -> dict[str, Any]:
     """The object in a file; empty if there is no such file, or if it is damaged."""
     try:
-        found = json.loads(path.read_text())
+        found = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return {}
     except (OSError, ValueError, RecursionError) as error:

@@ -251,7 +251,7 @@ def fig3(settings: Settings) -> list[Path]:
     _train(jobs.values(), settings)
     rows = []
     for (world, label, seed), job in jobs.items():
-        with (job.folder(settings) / "progress.csv").open(newline="") as file:
+        with (job.folder(settings) / "progress.csv").open(newline="", encoding="utf-8") as file:
             for row in csv.DictReader(file):
                 point = {"step": int(row["step"]), "seconds": float(row["seconds"]), "accuracy": float(row["accuracy"])}
                 rows.append({"world": world, "critic": label, "seed": seed, **point})
@@ -363,7 +363,7 @@ def _read_report(folder: Path, name: str, wanted: Mapping[str, Any]) -> dict[str
 def _read_json(path: Path) -> dict[str, Any] | None:
     """What a JSON file of ours holds; None if it is not there or damaged, so that it is made anew."""
     try:
-        found = json.loads(path.read_text())
+        found = json.loads(path.read_text(encoding="utf-8"))
     except (FileNotFoundError, ValueError, RecursionError):
         return None
     return found if isinstance(found, dict) else None
@@ -390,7 +390,7 @@ def _task_figure(name: str, title: str, jobs: Sequence[TaskJob], settings: Setti
     for job, found in zip(jobs, _measure(jobs, settings), strict=True):
         folder = job.folder(settings)
         head = {"task": job.task, "method": job.label, "seed": job.seed}
-        with (folder / "progress.csv").open(newline="") as file:
+        with (folder / "progress.csv").open(newline="", encoding="utf-8") as file:
             for row in csv.DictReader(file):
                 if float(row["episodes"]):
                     point = {"step": int(row["step"]), "seconds": float(row["seconds"]), "return": float(row["return"])}
@@ -627,7 +627,7 @@ def _with_kept(path: Path, rows: Sequence[dict], key: str, runs: Mapping[str, di
 
 def _read_csv(path: Path) -> list[dict[str, Any]]:
     """What `_write_csv` wrote, with its numbers."""
-    with path.open(newline="") as file:
+    with path.open(newline="", encoding="utf-8") as file:
         return [{name: _number(text) for name, text in row.items()} for row in csv.DictReader(file)]
 
 
@@ -639,7 +639,7 @@ def _number(text: str) -> Any:
 
 
 def _write_csv(path: Path, rows: Sequence[dict[str, Any]]) -> Path:
-    with replacing(path) as partial, partial.open("w", newline="") as file:
+    with replacing(path) as partial, partial.open("w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, fieldnames=list(rows[0]), lineterminator="\n")
         writer.writeheader()
         writer.writerows(rows)

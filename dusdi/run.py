@@ -132,7 +132,7 @@ def read_progress(path: Path) -> tuple[list[str], list[list[str]], int]:
 
     A last row that is cut off does not count: it was being written when the run was killed.
     """
-    text = path.read_text(errors="replace").replace("\0", "\ufffd")
+    text = path.read_text(encoding="utf-8", errors="replace").replace("\0", "\ufffd")
     try:
         header, *rows = list(csv.reader(io.StringIO(text))) or [[]]
     except csv.Error:
@@ -216,7 +216,7 @@ def _begun(
 ) -> tuple[Any, None] | None:
     """What was asked of a run that was stopped before its first checkpoint, if it is the same; what is asked now counts more."""
     try:
-        description = json.loads(written.read_text())
+        description = json.loads(written.read_text(encoding="utf-8"))
         same = _as_json(description["world"]) == _as_json(spec.to_json()) and _builds_on(description) == _builds_on(origin)
         config = from_json(description["config"], kind)
     except (OSError, ValueError, TypeError, KeyError, RecursionError, CheckpointError):
@@ -232,7 +232,7 @@ def _with_written(found: Checkpoint, written: Path) -> Checkpoint:
     The file is newer than the checkpoint if the run was made longer and stopped before its next one.
     """
     try:
-        description = json.loads(written.read_text())
+        description = json.loads(written.read_text(encoding="utf-8"))
         settings = description["config"]
         steps = settings["steps"]
     except FileNotFoundError:

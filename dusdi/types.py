@@ -92,12 +92,17 @@ class WorldSpec:
         return cls(**{**data, **lists, "factors": factors})
 
 
+def _is_unicode(text: str) -> bool:
+    """Whether a text can be written into a file; bytes that a terminal could not read can't."""
+    return text.encode("utf-8", errors="replace").decode() == text
+
+
 def check_factors(factors: tuple[Factor, ...], observation_size: int) -> None:
     """Raises a `WorldError` that names the factor and the entry if the factors are not a sound description."""
     owner: dict[int, str] = {}
     names = [factor.name for factor in factors]
     for factor in factors:
-        if not isinstance(factor.name, str) or not factor.name.strip():
+        if not isinstance(factor.name, str) or not factor.name.strip() or not _is_unicode(factor.name):
             raise WorldError(f"factors have names that are not empty; {factor.name!r} is no name")
         if names.count(factor.name) > 1:
             raise WorldError(f"two factors are called {factor.name!r}; give each its own name")

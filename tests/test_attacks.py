@@ -344,6 +344,7 @@ def test_a_policy_that_is_not_finite_is_not_blamed_on_the_world(run, capsys):
         ("--episode-length 99999999999999", "episode_length"),
         ("--steps 1e999", "argument --steps"),
         ("--steps 1.5", "argument --steps"),
+        ("--steps 1" + "0" * 400, "steps is far too large"),
         ("--steps 1000", "nothing would be learned in 1,000 steps: the first 10,240 are random"),
         ("--batch-size 4096 --replay-capacity 256 --random-steps 0 --steps 10000", "must not be more than replay_capacity"),
         ("--num-envs 100", "for instance steps_per_update to 4 or 100"),
@@ -386,3 +387,19 @@ def test_settings_from_python_are_checked_as_well():
         with pytest.raises(UsageError, match=next(iter(fields))):
             dusdi.pretrain("gunner-2d", preset="debug", progress=False, **fields)
     assert dusdi.Config(steps=1e6).steps == 1_000_000 and isinstance(dusdi.Config(steps=np.int64(50_000)).steps, int)
+
+
+@pytest.mark.parametrize("words", [["envs"], ["evaluate", "/nowhere"]])
+def test_output_that_is_closed_or_knows_no_letters_is_no_trouble(words):
+    command = [sys.executable, "-m", "dusdi", *words]
+    plain = os.environ | {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    result = subprocess.run(command, capture_output=True, text=True, env=plain)
+    assert result.returncode in (0, 1) and "should not have happened" not in result.stderr
+    closed = subprocess.run(["sh", "-c", 'exec "$@" >&-', "sh", *command], stderr=subprocess.PIPE, text=True)
+    assert closed.returncode == result.returncode and "should not have happened" not in closed.stderr
+
+
+def test_factor_names_are_texts_that_files_can_hold():
+    for name in ("", " ", 3, "\udcff"):
+        with pytest.raises(dusdi.WorldError, match="no name"):
+            dusdi.from_gymnasium(Sliders, {name: [0]})
