@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import re
 import warnings
@@ -79,7 +80,8 @@ def save(folder: Path, step: int, tree: Any, description: Mapping[str, Any]) -> 
         except SafetensorError as error:  # how it tells of a full disk
             code = re.search(r"os error (\d+)", str(error))
             raise OSError(*((int(code[1]), os.strerror(int(code[1]))) if code else (str(error),))) from error
-    for old in newest_first(folder)[KEEP:]:
+    older = [old for old in newest_first(folder) if _step_of(old) < step]  # what claims to be newer is not ours to judge
+    for old in older[KEEP - 1 :]:
         old.unlink()
     return path
 
@@ -125,13 +127,15 @@ def _parse(text: str, path: Path) -> dict[str, Any]:
     """The description of a checkpoint, which names the step that the file's name says."""
     try:
         description = json.loads(text)
-        version, step = description["format"], int(description["step"])
-    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        version, step, seconds = description["format"], description["step"], description.get("seconds", 0.0)
+        if not isinstance(step, int) or not isinstance(seconds, int | float) or not math.isfinite(seconds):
+            raise TypeError("step and seconds should be numbers")
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError) as error:
         raise CheckpointError(f"{path} does not say what it holds: {type(error).__name__}: {error}") from error
     if version != FORMAT:
         raise CheckpointError(f"{path} has format {version}; this version reads format {FORMAT}")
     named = _NAME.fullmatch(path.name)
-    if named and int(named[1]) != step:
+    if named and _step_of(path) != step:
         raise CheckpointError(f"{path} was renamed: it is of step {step}")
     return description
 
@@ -161,7 +165,11 @@ def newest_first(folder: Path) -> list[Path]:
         return []
     except OSError as error:
         raise CheckpointError(f"{folder} can't be read: {error.strerror}") from error
-    return sorted(found, key=lambda path: int(path.stem.removeprefix("step-")), reverse=True)
+    return sorted(found, key=_step_of, reverse=True)
+
+
+def _step_of(path: Path) -> int:
+    return int(path.stem.removeprefix("step-"))
 
 
 def _digest(arrays: Mapping[str, np.ndarray], text: str) -> str:

@@ -92,7 +92,12 @@ def _plain_warnings() -> Iterator[None]:
     """Warnings of ours as sentences, without the line of code they come from."""
     usual = warnings.showwarning
 
+    said = set()
+
     def show(message, category, filename, lineno, file=None, line=None):
+        if str(message) in said:
+            return
+        said.add(str(message))
         if issubclass(category, UserWarning) and "dusdi" in Path(filename).parts:
             _say(f"warning: {message}")
         else:

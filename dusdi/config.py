@@ -19,6 +19,7 @@ from dusdi.errors import CheckpointError, UsageError, unknown_name
 
 #: The largest whole number of a setting: steps are counted in 32 bits.
 LARGEST = 2**31 - 1
+LARGEST_REAL = 1e9  # far from what 32 bits can't hold
 POSITIVE = 1e-12  # the smallest positive number of a setting
 BELOW_ONE = 1 - 1e-9
 
@@ -26,7 +27,7 @@ BELOW_ONE = 1 - 1e-9
 def setting(default: Any, doc: str, low: float = 0, high: float = math.inf) -> Any:
     """A config field with its explanation, which the command line shows as help, and the range its values must be in.
 
-    Numbers are finite in any case, and whole numbers at most `LARGEST`. The range of a tuple is that of its entries.
+    Numbers are at most `LARGEST_REAL` in any case, whole ones at most `LARGEST`. The range of a tuple is that of its entries.
     """
     return dataclasses.field(default=default, metadata={"doc": doc, "low": low, "high": high})
 
@@ -140,7 +141,7 @@ class Config(BaseConfig):
     def check(self) -> None:
         _check_seed(self.seed, self.seeds)
         random = max(self.random_steps, self.batch_size)
-        if self.steps <= random:
+        if math.ceil(self.steps / self.num_envs) <= math.ceil(random / self.num_envs):
             raise UsageError(
                 f"nothing would be learned in {self.steps:,} steps: the first {random:,} are random (random_steps, or batch_size "
                 "if that is more); make steps larger or those smaller"
@@ -263,19 +264,19 @@ def _checked_number(name: str, value: Any, kind: type, low: float, high: float) 
         if value != int(value):
             raise UsageError(f"{name} is a whole number, not {value}")
         high = min(high, LARGEST)
+    else:
+        low, high = max(low, -LARGEST_REAL), min(high, LARGEST_REAL)
     if not low <= value <= high:
-        raise UsageError(f"{name} {_range(kind, low, high)}, not {value}")
+        raise UsageError(f"{name} must be {_bound(value, kind, low, high)}, not {value}")
     return kind(value)
 
 
-def _range(kind: type, low: float, high: float) -> str:
-    """What values may be, in words."""
-    above = {POSITIVE: "be positive", 0: "not be negative", -math.inf: ""}.get(low, f"be at least {low:g}")
-    if kind is int and low == 1:
-        above = "be positive"
-    limit = f"{high:,}" if kind is int else f"{high:g}"
-    below = "" if math.isinf(high) else "less than 1" if high == BELOW_ONE else f"at most {limit}"
-    return "must " + " and ".join(part for part in (above, below and f"be {below}") if part)
+def _bound(value: Any, kind: type, low: float, high: float) -> str:
+    """What a value that is out of range must be, in words."""
+    if value > high:
+        return "less than 1" if high == BELOW_ONE else f"at most {high:,}" if kind is int else f"at most {high:g}"
+    positive = low == POSITIVE or (kind is int and low == 1)
+    return "positive" if positive else f"at least {low:g}"
 
 
 #: Fields in which a preset differs from the defaults. Where those of `fast` come from is said beside them; "measured" is

@@ -85,5 +85,7 @@ def _is_library(filename: str) -> bool:
     folders = [os.path.dirname(os.path.abspath(__file__))]
     folders += [sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")]
     path = os.path.abspath(filename)
+    if {"site-packages", "dist-packages"} & set(path.split(os.sep)):
+        return True
     scripts = sysconfig.get_path("scripts")
     return filename.startswith("<") or os.path.dirname(path) == scripts or any(path.startswith(f + os.sep) for f in folders)

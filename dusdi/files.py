@@ -6,6 +6,7 @@ A run's folder may come from somebody else: a link planted there must not make u
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -56,9 +57,18 @@ def flush(path: Path) -> None:
         os.close(descriptor)
 
 
-def is_partial(name: str) -> bool:
-    """Whether a file's name is that of an unfinished file of ours, or of one that safetensors was writing."""
-    return (name.startswith(".") and PARTIAL in name) or name.startswith(".tmp")
+def is_abandoned(name: str) -> bool:
+    """Whether a file's name is that of an unfinished file of ours, and the process that wrote it is gone."""
+    found = re.fullmatch(rf"\..*\.(\d{{1,9}}){re.escape(PARTIAL)}(\.\w+)?", name)
+    if found is None:
+        return False
+    try:
+        os.kill(int(found[1]), 0)
+    except ProcessLookupError:
+        return True
+    except OSError:
+        return False
+    return int(found[1]) == os.getpid()  # of a process that had this number before
 
 
 def append(path: Path) -> IO[str]:

@@ -6,6 +6,8 @@ In JAX all of it is one compiled program; for tasks on the host, skills act in b
 
 from __future__ import annotations
 
+import dataclasses
+import warnings
 from typing import Any
 
 import jax
@@ -15,7 +17,7 @@ import numpy as np
 from dusdi.envs.base import EnvState, JaxWorld, World, select
 from dusdi.errors import UsageError
 from dusdi.policy import SkillParams, Skills
-from dusdi.rollout import Step, check_actions, check_finite
+from dusdi.rollout import Step, check_finite, check_rewards
 from dusdi.run import describe
 from dusdi.tasks import Task
 from dusdi.types import Array, difference
@@ -26,15 +28,17 @@ def check_setting(skills: Skills, task: World) -> None:
     ours, theirs = skills.spec, task.spec
     if not theirs.channels:
         raise UsageError(f"{theirs.name!r} is a world without reward, not a task; its tasks are called {theirs.name}/…")
+    setting = task.world.spec if isinstance(task, Task) else theirs
     # a task's observation begins with the world's
     same_start = theirs.factors[: len(ours.factors)] == ours.factors and theirs.observation_size >= ours.observation_size
     if not same_start or ours.action_size != theirs.action_size:
-        setting = task.world.spec if isinstance(task, Task) else theirs
         raise UsageError(
             f"the skills ({skills.space}) are for {describe(ours)}; "
             f"the task {theirs.name!r} is not set in that world but in one with "
             f"{difference(setting, ours)}"
         )
+    if changed := difference(ours, dataclasses.replace(setting, channels=ours.channels)):
+        warnings.warn(f"the skills were learned in another world, one with {changed}", stacklevel=3)
 
 
 def check_fit(skills: Skills, task: World) -> None:
@@ -104,7 +108,7 @@ class Hierarchy:
             self._carry: Any = None
         else:
             self._vector = (task.vector_with_pictures if pictures else task.vector)(count)
-            self._age = np.zeros(count, int)
+            self._age, self._steps = np.zeros(count, int), 0
 
     def restart(self, seed: int) -> np.ndarray:
         """New episodes everywhere, observations [n, D]; everything that follows is determined by the seed."""
@@ -130,11 +134,12 @@ class Hierarchy:
         observation, successor = self._observation, self._observation.copy()
         for _ in range(self._length):
             action = self._skills.act(observation[:, : self._size], skill)
-            check_actions(action, self.task.spec)
             observation, terminated, truncated = self._vector.step(action)
+            self._steps += 1
             self._checked(observation)
-            going = ~over
-            earned[going] += self._vector.rewards()[going]
+            reward, going = self._vector.rewards(), ~over
+            check_rewards(reward, self.task.spec, self._steps)
+            earned[going] += reward[going]
             successor[going] = observation[going]
             self._age += 1
             ended |= going & terminated
@@ -163,5 +168,5 @@ class Hierarchy:
             self._vector.close()
 
     def _checked(self, observation: np.ndarray) -> np.ndarray:
-        check_finite(observation, self.task.spec)
+        check_finite(observation, self.task.spec, self._steps)
         return observation

@@ -16,7 +16,7 @@ from typing import Any
 from dusdi import checkpoint
 from dusdi.config import Config, PPOConfig, configure, from_json
 from dusdi.envs import WORLDS, make
-from dusdi.envs.base import World
+from dusdi.envs.base import HostWorld
 from dusdi.errors import CheckpointError
 from dusdi.metrics.dci import NAMES
 from dusdi.objectives import make_objective
@@ -145,7 +145,8 @@ class RunInfo:
         known = world["name"] in (TASKS if self.is_task else WORLDS)
         place, env = (world["name"], "") if known else (OWN_WORLD, f" --env {OWN_WORLD}")
         if self.step < self.steps and self.is_task:
-            skills = "RUN_OF_THE_SKILLS" if "skills" in self.description else "scratch"
+            builds_on = {"skills", "start"} & set(self.description)
+            skills = "RUN_IT_BUILDS_ON" if builds_on else "scratch"
             agent = self.config.get("agent", "sac")
             return [f"dusdi downstream {skills} {place} --agent {agent} --out {run} --resume"]
         if self.step < self.steps:
@@ -221,7 +222,7 @@ def read_run(path: str | Path) -> RunInfo:
     written = _read_json(folder / "config.json", problems)
     saved = _newest_description(folder / "checkpoints", problems)
     if not _is_description(written) and not _is_description(saved):
-        reasons = "; ".join(problems) or "there is neither a config.json nor a checkpoint"
+        reasons = "; ".join(problems) or "nothing there describes one"
         raise CheckpointError(f"{path} holds no run: {reasons}")
     if not _is_description(written):
         problems.append("config.json does not describe a run; this is from the newest checkpoint")
@@ -332,7 +333,7 @@ def _preset_config(description: Mapping[str, Any]) -> Config | PPOConfig:
     """The config that the run would have if nobody had changed a setting."""
     config, name = description["config"], description["world"]["name"]
     options, preset = description["world"].get("options", {}), config["preset"]
-    world: Any = World  # wishes nothing
+    world: Any = HostWorld  # most likely
     if name in TASKS:
         world = make_task(name, **options)
     elif name in WORLDS:

@@ -308,7 +308,8 @@ class HostTrainer(SkillTrainer):
         super().__init__(world.spec, config)
         self._config = config
         length = config.episode_length or world.spec.episode_length
-        self._stepper = HostStepper(world, config.num_envs * config.seeds, length)
+        rewarded = self.learner.objective.is_task
+        self._stepper = HostStepper(world, config.num_envs * config.seeds, length, rewarded=rewarded)
         learner, over_seeds, jit = self.learner, self.learner.over_seeds, partial(jax.jit, donate_argnums=0)
         self._act = jit(over_seeds(partial(learner.act, random=False), out_axes=(SEED_AXES, 0)))
         self._act_randomly = jit(over_seeds(partial(learner.act, random=True), out_axes=(SEED_AXES, 0)))

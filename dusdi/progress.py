@@ -83,7 +83,7 @@ class Progress(Silent):
       note: what to show in place of a rate until there is one.
     """
 
-    LINE_SECONDS = 10.0
+    FIRST_LINE_SECONDS, LINE_SECONDS = 2.0, 10.0
     WINDOW_SECONDS = 10.0  # the rate is that of so long
 
     def __init__(self, title: str, total: int, done: int = 0, *, unit: str = "steps", note: str = "compiling"):
@@ -101,7 +101,7 @@ class Progress(Silent):
         self._metrics: RenderableType = ""
         self._live = Live(get_renderable=self._picture, console=self._console) if self._console.is_terminal else None
         self._marks = deque([(time.monotonic(), done)])
-        self._last_line, self._gone = time.monotonic(), False
+        self._next_line, self._gone = time.monotonic() + self.FIRST_LINE_SECONDS, False
 
     def _picture(self) -> RenderableType:
         return Group(Text(self._title, style="bold"), self._bar, self._metrics)
@@ -143,13 +143,13 @@ class Progress(Silent):
             self._marks.popleft()
         shown = min(done, self._total)
         self._bar.update(self._task.id, completed=shown, rate=f"{_short(self._rate())}/s", left=self._left(done))
-        if not self._live and now - self._last_line > self.LINE_SECONDS:
+        if not self._live and now > self._next_line:
             self._line(done, "")
 
     @_harmless
     def log(self, done: int, rows: Sequence[Mapping[str, float]]) -> None:
         self._metrics = _metrics(rows)
-        if not self._live and (time.monotonic() - self._last_line > self.LINE_SECONDS or done >= self._total):
+        if not self._live and (time.monotonic() > self._next_line or done >= self._total):
             shown = {name: value for name, value in _mean(rows).items() if "/" not in name}
             self._line(done, "".join(f"  {name} {value:.3g}" for name, value in shown.items()))
 
@@ -157,7 +157,7 @@ class Progress(Silent):
         self._task.fields.update(rate=text, left="")
 
     def _line(self, done: int, metrics: str) -> None:
-        self._last_line = time.monotonic()
+        self._next_line = time.monotonic() + self.LINE_SECONDS
         text = f"{self._title}: {min(done, self._total):,}/{self._total:,} {self._unit}{metrics}  {self._left(done)}"
         self._console.print(Text(text), soft_wrap=True)
 

@@ -23,14 +23,14 @@ import numpy as np
 
 from dusdi.config import Config, configure
 from dusdi.envs import WORLDS, make
-from dusdi.errors import UsageError, unknown_name
+from dusdi.errors import CheckpointError, UsageError, unknown_name
 from dusdi.evaluation import evaluate_oracle, measure, measure_task
 from dusdi.files import replacing, write_atomically
 from dusdi.metrics.dci import NAMES
 from dusdi.parallel import side_by_side
 from dusdi.pretraining import pretrain
 from dusdi.report import curves, score_bars, task_curves
-from dusdi.run import origin, provenance
+from dusdi.run import origin, provenance, read_progress
 from dusdi.task_learning import agent_config, downstream
 from dusdi.tasks import CAUSAL_TASKS, TASKS, make_task
 
@@ -251,10 +251,8 @@ def fig3(settings: Settings) -> list[Path]:
     _train(jobs.values(), settings)
     rows = []
     for (world, label, seed), job in jobs.items():
-        with (job.folder(settings) / "progress.csv").open(newline="", encoding="utf-8") as file:
-            for row in csv.DictReader(file):
-                point = {"step": int(row["step"]), "seconds": float(row["seconds"]), "accuracy": float(row["accuracy"])}
-                rows.append({"world": world, "critic": label, "seed": seed, **point})
+        for row in _read_curve(job.folder(settings), ("step", "seconds", "accuracy")):
+            rows.append({"world": world, "critic": label, "seed": seed, **row})
     runs = _origins("fig3", list(jobs.values()), settings)
     rows = _with_kept(settings.out / "fig3.csv", rows, "world", runs)
     files = [
@@ -334,7 +332,9 @@ def _each(what: str, jobs: Sequence[Job | TaskJob], settings: Settings) -> list[
             print(f"{text}: {jobs[index].folder(settings).name}", file=sys.stderr, flush=True)
 
     if count > 1:
-        finished = []
+        finished: list[int] = []
+        if settings.progress:
+            print(f"{what} {len(jobs)} runs, {count} at a time", file=sys.stderr, flush=True)
 
         def tell_done(index: int) -> None:
             finished.append(index)
@@ -358,6 +358,21 @@ def _read_report(folder: Path, name: str, wanted: Mapping[str, Any]) -> dict[str
     report = _read_json(folder / name) or {}
     wanted = {"measured_with": provenance(), "run": origin(folder), **wanted}
     return report if all(report.get(key) == json.loads(json.dumps(value)) for key, value in wanted.items()) else None
+
+
+def _read_curve(folder: Path, columns: Sequence[str]) -> list[dict[str, float]]:
+    """Columns of a run's progress.csv as numbers."""
+    path = folder / "progress.csv"
+    found: list[dict[str, float]] = []
+    try:
+        header, rows, damaged = read_progress(path)
+        places = [header.index(name) for name in columns]
+        found = [{name: float(row[i]) for name, i in zip(columns, places, strict=True)} for row in rows]
+    except ValueError:
+        damaged = 1
+    if damaged:
+        raise CheckpointError(f"{path} is damaged; remove {folder} to have that run trained again")
+    return [row | {"step": int(row["step"])} for row in found]
 
 
 def _read_json(path: Path) -> dict[str, Any] | None:
@@ -390,11 +405,9 @@ def _task_figure(name: str, title: str, jobs: Sequence[TaskJob], settings: Setti
     for job, found in zip(jobs, _measure(jobs, settings), strict=True):
         folder = job.folder(settings)
         head = {"task": job.task, "method": job.label, "seed": job.seed}
-        with (folder / "progress.csv").open(newline="", encoding="utf-8") as file:
-            for row in csv.DictReader(file):
-                if float(row["episodes"]):
-                    point = {"step": int(row["step"]), "seconds": float(row["seconds"]), "return": float(row["return"])}
-                    points.append({**head, **point})
+        for row in _read_curve(folder, ("step", "seconds", "return", "episodes")):
+            if row.pop("episodes"):
+                points.append({**head, **row})
         ends = {key: found.get(key, "") for key in ("return", "random_skills", "hand_written")}
         finals.append({**head, **ends, "seconds": round(found["run"]["seconds"], 1)})
     runs = _origins(name, jobs, settings)

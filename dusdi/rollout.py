@@ -71,10 +71,11 @@ class GraphStepper:
 class HostStepper:
     """Steps n copies of any world from the host; refuses non-finite numbers where they appear."""
 
-    def __init__(self, world: World, count: int, episode_length: int):
+    def __init__(self, world: World, count: int, episode_length: int, *, rewarded: bool = False):
+        """Rewards are checked if they count (`rewarded`)."""
         self._vector: VectorWorld = world.vector(count)
         self._spec, self._count, self._length = world.spec, count, episode_length
-        self._age = np.zeros(count, int)
+        self._age, self._steps, self._rewarded = np.zeros(count, int), 0, rewarded
 
     def restart(self, seed: int, *, stagger: bool = True) -> np.ndarray:
         """New episodes everywhere; everything that follows is determined by the seed."""
@@ -84,8 +85,11 @@ class HostStepper:
     def step(self, action: np.ndarray) -> Step:
         check_actions(action, self._spec)
         successor, terminated, truncated = self._vector.step(action)
+        self._steps += 1
         self._checked(successor)
         reward = self._vector.rewards() if self._spec.channels else np.zeros((self._count, 0), np.float32)
+        if self._rewarded:
+            check_rewards(reward, self._spec, self._steps)
         self._age += 1
         over = terminated | truncated | (self._age >= self._length)
         observation = successor
@@ -98,21 +102,30 @@ class HostStepper:
         self._vector.close()
 
     def _checked(self, observation: np.ndarray) -> np.ndarray:
-        check_finite(observation, self._spec)
+        check_finite(observation, self._spec, self._steps)
         return observation
 
 
-def check_finite(observation: np.ndarray, spec: WorldSpec) -> None:
-    """Raises a `WorldError` that names the entries of [n, D] that are not finite or too large."""
+def check_finite(observation: np.ndarray, spec: WorldSpec, step: int) -> None:
+    """Raises a `WorldError` that names the entries of [n, D] that are not finite or too large after so many steps."""
     bad = ~(np.abs(observation) <= LARGEST)
     if bad.any():
         copy, entry = np.argwhere(bad)[0]
         value = observation[copy, entry]
         names = ", ".join(spec.entry_name(int(i)) for i in np.flatnonzero(bad.any(0)))
         what = "too large an observation" if np.isfinite(value) else "a non-finite observation"
-        place = f"copy {copy}, observation entry {entry}"
+        place = f"copy {copy} after {step} steps, observation entry {entry}"
         told = f"world {spec.name!r} gave {what} ({value}) in {place}"
         raise WorldError(f"{told}; entries concerned: {names}")
+
+
+def check_rewards(reward: np.ndarray, spec: WorldSpec, step: int) -> None:
+    """Raises a `WorldError` if rewards [n, K] are not finite after so many steps."""
+    bad = ~np.isfinite(reward)
+    if bad.any():
+        copy, channel = np.argwhere(bad)[0]
+        told = f"world {spec.name!r} gave a reward that is not finite ({reward[copy, channel]})"
+        raise WorldError(f"{told} in copy {copy} after {step} steps, channel {spec.channels[channel]!r}")
 
 
 def check_actions(action: np.ndarray, spec: WorldSpec) -> None:

@@ -10,11 +10,13 @@ RUN/.lock             held by the process that writes
 from __future__ import annotations
 
 import csv
+import errno
 import io
 import json
 import math
 import os
 import platform
+import re
 import subprocess
 import time
 import uuid
@@ -120,6 +122,8 @@ class Run:
 
     def save(self, step: int, seconds: float, state: Any) -> None:
         """Writes a checkpoint of everything."""
+        if not self.folder.is_dir():  # or a second one would be made in its place
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(self.folder))
         checkpoint.save(self.folder / "checkpoints", step, state, {**self._description, "seconds": seconds})
 
     def close(self) -> None:
@@ -137,7 +141,8 @@ def read_progress(path: Path) -> tuple[list[str], list[list[str]], int]:
         header, *rows = list(csv.reader(io.StringIO(text))) or [[]]
     except csv.Error:
         return [], [], text.count("\n") + 1
-    sound = [row for row in rows if header[:1] == ["step"] and len(row) == len(header) and row[0].isdecimal()]
+    is_step = re.compile(r"[0-9]{1,18}").fullmatch
+    sound = [row for row in rows if header[:1] == ["step"] and len(row) == len(header) and is_step(row[0])]
     cut_off = bool(rows) and not text.endswith("\n") and rows[-1] not in sound[-1:]
     return header, sound, len(rows) - len(sound) - cut_off + (bool(text) and header[:1] != ["step"])
 
@@ -146,7 +151,8 @@ def _clear_leftovers(folder: Path) -> None:
     """Removes what a process that was killed while writing has left."""
     for place in (folder, folder / "checkpoints"):
         for path in place.iterdir() if place.is_dir() else ():
-            if files.is_partial(path.name) and not path.is_dir():
+            torn = path.parent.name == "checkpoints" and re.fullmatch(r"\.tmp\w{6}", path.name)  # by safetensors
+            if not path.is_dir() and (torn or files.is_abandoned(path.name)):
                 path.unlink()
 
 
@@ -194,6 +200,7 @@ def take_up(
     """
     found = checkpoint.load_newest(folder / "checkpoints")
     if found is None:
+        _check_not_foreign(folder / "config.json")
         return _begun(folder / "config.json", spec, asked, kind, origin or {}) if resume else None
     if not resume:
         raise UsageError(f"{folder} already holds a run; resume it with --resume (resume=True), or choose another folder")
@@ -209,6 +216,21 @@ def take_up(
     if _builds_on(origin or {}) != _builds_on(found.description):
         raise UsageError(f"{folder} holds a run that builds on other skills or another policy; choose another folder")
     return _lengthened(folder, config, asked), found
+
+
+def _check_not_foreign(path: Path) -> None:
+    """Raises a `UsageError` if a config.json is there that no run of ours wrote."""
+    try:
+        text = path.read_text(encoding="utf-8")
+        description = json.loads(text) if text.strip() else {"config": {}, "world": {}}  # what a power cut may leave
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise UsageError(f"{path} can't be read: {error.strerror}; choose another folder") from error
+    except (ValueError, RecursionError):
+        description = None
+    if not isinstance(description, dict) or not {"config", "world"} <= set(description):
+        raise UsageError(f"{path} is not of a run of dusdi's, and would be overwritten; choose another folder")
 
 
 def _begun(
@@ -254,6 +276,9 @@ def _with_written(found: Checkpoint, written: Path) -> Checkpoint:
     for name in IDENTITY:
         if name != "config" and _as_json(description.get(name)) != _as_json(theirs.get(name)):
             raise CheckpointError(f"{found.path} belongs to another run than {written}: they differ in {name!r}")
+    planned = theirs["config"]["steps"]
+    if isinstance(steps, bool) or not isinstance(steps, int) or steps < planned:
+        raise CheckpointError(f"{written} says steps = {steps}, but the run was begun with {planned}; put it right, or remove it")
     return found._replace(description={**theirs, "config": {**theirs["config"], "steps": steps}})
 
 

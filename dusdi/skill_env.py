@@ -19,16 +19,14 @@ from dusdi.errors import UsageError
 from dusdi.hierarchy import Hierarchy
 from dusdi.policy import Skills, load
 from dusdi.rollout import Step
-from dusdi.tasks import make_task
+from dusdi.tasks import as_task
 
 FRAMES_PER_SECOND = 2
 
 
 def _prepare(task: World | str, skills: Skills | str | Path) -> tuple[World, Skills]:
     skills = load(skills) if isinstance(skills, str | Path) else skills
-    if isinstance(task, str):
-        task = make_task(task, **(skills.spec.options if task.split("/")[0] == skills.spec.name else {}))
-    return task, skills
+    return as_task(task, skills.spec), skills
 
 
 def _observation_space(task: World) -> gymnasium.spaces.Box:

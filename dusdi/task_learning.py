@@ -27,7 +27,7 @@ from dusdi.normalise import Normaliser
 from dusdi.policy import SkillParams, Skills, load
 from dusdi.pretraining import run_sac
 from dusdi.rollout import Step
-from dusdi.tasks import make_task
+from dusdi.tasks import as_task
 from dusdi.types import Metrics, mean_metrics
 
 #: Config fields that say how an actor is built and what it sees; a policy that is fine-tuned keeps them.
@@ -341,9 +341,7 @@ def downstream(
     if agent not in AGENTS:
         raise unknown_name("agent", agent, AGENTS)
     skills = load(skills) if isinstance(skills, str | Path) else skills
-    if isinstance(task, str):
-        world = task.split("/")[0]
-        task = make_task(task, **(skills.spec.options if skills is not None and skills.spec.name == world else {}))
+    task = as_task(task, None if skills is None else skills.spec)
     if agent == "sac":
         return _flat(skills, task, preset, fields, out=out, resume=resume, progress=progress)
     if skills is None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+import operator
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -36,6 +37,15 @@ class Factor:
     indices: tuple[int, ...]
     controlled: bool = True
 
+    def __post_init__(self):
+        try:
+            object.__setattr__(self, "indices", tuple(operator.index(i) for i in self.indices))
+        except TypeError:
+            raise WorldError(f"factor {self.name!r}: {self.indices!r} is not a list of observation entries") from None
+
+
+LARGEST_SIZE = 10_000_000
+
 
 @dataclasses.dataclass(frozen=True)
 class WorldSpec:
@@ -62,6 +72,12 @@ class WorldSpec:
     channels: tuple[str, ...] = ()
 
     def __post_init__(self):
+        for name in ("observation_size", "action_size", "episode_length"):
+            value = getattr(self, name)
+            if not isinstance(value, int) or not 1 <= value <= LARGEST_SIZE:
+                raise WorldError(f"{name} of a world is a number from 1 to {LARGEST_SIZE:,}, not {value!r}")
+        if not isinstance(self.options, Mapping):
+            raise WorldError(f"the options of a world are names and values, not {self.options!r}")
         check_factors(self.factors, self.observation_size)
 
     @property

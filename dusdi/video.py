@@ -13,12 +13,14 @@ from PIL import Image, ImageDraw, ImageFont
 
 from dusdi.controller import Controller, load_controller
 from dusdi.envs.base import World
+from dusdi.errors import UsageError
 from dusdi.evaluation import as_skills, check_file, check_numbers, show, task_for, world_for
 from dusdi.files import replacing
 from dusdi.policy import Skills
 from dusdi.tasks.base import WINDOW
 from dusdi.types import WorldSpec
 
+MOST_SHOWN = 1000  # skills or decisions in a video
 SUFFIXES = (".mp4", ".gif")
 FRAMES_PER_SECOND = 20
 PANEL_WIDTH = 320
@@ -45,7 +47,8 @@ def render_task(
       seed: of the task.
       progress: show a progress bar (or log lines, if the output is not a terminal).
     """
-    check_numbers(count=count, seed=seed)
+    check_numbers(seed=seed, count=count)
+    _check_length(count)
     out = check_file(out, SUFFIXES)
     if isinstance(controller, str | Path):
         controller = load_controller(controller)
@@ -94,7 +97,8 @@ def render(
       seed: of the world and the random skills.
       progress: show a progress bar (or log lines, if the output is not a terminal).
     """
-    check_numbers(count=count, seed=seed)
+    check_numbers(seed=seed, count=count)
+    _check_length(count)
     out = check_file(out, SUFFIXES)
     skills = as_skills(skills)
     world = world_for(skills, env)
@@ -102,6 +106,11 @@ def render(
     sequence = sequence or list(skills.sample_skills(count, seed))
     total = len(sequence) * skills.config.skill_length
     return _write(out, _frames(skills, world, sequence, seed), total, progress)
+
+
+def _check_length(count: int) -> None:
+    if count > MOST_SHOWN:
+        raise UsageError(f"a video shows at most {MOST_SHOWN:,} skills or decisions, not {count:,}")
 
 
 def _write(out: Path, frames: Iterable[np.ndarray], total: int, progress: bool) -> Path:

@@ -102,25 +102,30 @@ def test_a_full_disk_keeps_the_checkpoint_before_and_resumes_to_the_same_numbers
     assert all(ours[name].tobytes() == theirs[name].tobytes() for name in theirs)
 
 
-def test_a_folder_that_is_removed_while_running_is_said(tmp_path, monkeypatch):
-    log = dusdi.run.Run.log
+@pytest.mark.parametrize("moment", ["log", "save"])
+def test_a_folder_that_is_removed_while_running_is_said(tmp_path, monkeypatch, moment):
+    usual = getattr(dusdi.run.Run, moment)
 
-    def remove_and_log(self, *arguments):
+    def remove_first(self, *arguments):
         shutil.rmtree(self.folder)
-        log(self, *arguments)
+        usual(self, *arguments)
 
-    monkeypatch.setattr("dusdi.run.Run.log", remove_and_log)
+    monkeypatch.setattr(f"dusdi.run.Run.{moment}", remove_first)
     with pytest.raises(StorageError, match="was gone: removed or moved"):
         dusdi.pretrain("gunner-2d", preset="debug", out=tmp_path / "run", progress=False)
 
 
 def test_leftovers_of_a_killed_save_are_cleared_and_files_are_for_everybody(run, capsys):
-    for name in (".tmpAbCdEf", ".step-000000000640.123.partial.safetensors"):
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    for name in (".tmpAbCdEf", f".step-000000000640.{gone.pid}.partial.safetensors"):
         (run / "checkpoints" / name).write_bytes(b"x" * 1000)
-    (run / ".config.99.partial.json").write_text("{")
+    (run / f".config.{gone.pid}.partial.json").write_text("{")
+    alive = run / f".skills.{os.getppid()}.partial.mp4"  # of a process that is still drawing
+    alive.write_text("")
     assert resume(capsys, run, "--steps", "1920")[0] == 0
-    left = sorted(path.name for path in [*run.iterdir(), *(run / "checkpoints").iterdir()] if files.is_partial(path.name))
-    assert left == []
+    left = [path.name for path in [*run.iterdir(), *(run / "checkpoints").iterdir()] if path.name.startswith(".")]
+    assert sorted(left) == sorted([".lock", alive.name])
     umask = os.umask(0)
     os.umask(umask)
     assert stat.S_IMODE(newest(run).stat().st_mode) == 0o666 & ~umask
@@ -178,7 +183,8 @@ def without(field):
         (edited("actor_lr", 1.0), "says actor_lr = 1.0, but step-000000001280.safetensors was made with 0.003"),
         (edited("actor_lr", "fast"), "says actor_lr = fast"),
         (edited("seed", 5), "says seed = 5"),
-        (edited("steps", "many"), "steps"),
+        (edited("steps", "many"), "config.json says steps = many"),
+        (edited("steps", 700), "config.json says steps = 700, but the run was begun with 1280"),
         (without("discount"), "says discount = nothing"),
         (lambda description: {**description, "id": "another"}, "belongs to another run"),
         (lambda description: {**description, "world": {}}, "belongs to another run"),
@@ -210,6 +216,7 @@ def test_a_checkpoint_of_another_run_is_refused(run, tmp_path, capsys):
 def test_an_older_checkpoint_named_as_a_newer_one_is_passed_over(run, capsys):
     older = sorted((run / "checkpoints").iterdir())[0]
     shutil.copy(older, run / "checkpoints" / "step-9999.safetensors")
+    shutil.copy(older, run / "checkpoints" / "step-99999.safetensors")
     code, said = resume(capsys, run, "--steps", "1920")
     assert code == 0 and "was renamed: it is of step 640" in said
     assert dusdi.load(run).step == 1920
@@ -252,6 +259,12 @@ HUGE = 10**9
         lambda description: {**description, "config": None},
         lambda description: {**description, "world": {"name": "x"}},
         lambda description: {**description, "step": "x"},
+        lambda description: {**description, "step": 1280.5},
+        lambda description: {**description, "seconds": None},
+        lambda description: {**description, "world": {**description["world"], "observation_size": 10**30}},
+        lambda description: {**description, "world": {**description["world"], "observation_size": 10**12}},
+        lambda description: {**description, "world": {**description["world"], "options": [1]}},
+        lambda description: json.dumps(description).replace('"indices": [0, 1]', '"indices": [0.5, 1]'),
         lambda description: {**description, "format": 99},
         edited("skill_values", 1000),
         edited("actor_hidden", [HUGE, HUGE]),
@@ -335,11 +348,13 @@ def test_a_policy_that_is_not_finite_is_not_blamed_on_the_world(run, capsys):
     ("words", "message"),
     [
         ("--input-gain nan", "input_gain must be a finite number"),
-        ("--input-gain -1", "input_gain must not be negative"),
+        ("--input-gain -1", "input_gain must be at least 0"),
+        ("--input-gain 1e39", "input_gain must be at most 1e+09"),
+        ("--random-steps 10000 --steps 10240", "nothing would be learned"),
         ("--log-std-min 1e999", "log_std_min must be a finite number"),
         ("--log-std-min 5 --log-std-max -5", "log_std_min (5.0) must be less"),
         ("--target-entropy nan", "target_entropy must be a finite number"),
-        ("--skill-length 99999999999999", "skill_length must be positive and be at most 100,000"),
+        ("--skill-length 99999999999999", "skill_length must be at most 100,000"),
         ("--penalty-start 99999999999999", "penalty_start"),
         ("--episode-length 99999999999999", "episode_length"),
         ("--steps 1e999", "argument --steps"),
@@ -403,3 +418,51 @@ def test_factor_names_are_texts_that_files_can_hold():
     for name in ("", " ", 3, "\udcff"):
         with pytest.raises(dusdi.WorldError, match="no name"):
             dusdi.from_gymnasium(Sliders, {name: [0]})
+
+
+def test_somebody_elses_folder_is_left_alone(tmp_path, capsys):
+    (tmp_path / "config.json").write_text('{"mine": 1}')
+    (tmp_path / ".tmp-notes").write_text("precious")
+    code, said = command(capsys, "pretrain", "gunner-2d", "--preset", "debug", "--out", tmp_path, "--quiet")
+    assert code == 2 and "would be overwritten" in said
+    assert sorted(path.name for path in tmp_path.iterdir() if path.name != ".lock") == [".tmp-notes", "config.json"]
+
+
+def test_a_damaged_curve_is_said_by_the_figure_that_needs_it(run):
+    from dusdi.reproduce import _read_curve
+
+    assert [row["step"] for row in _read_curve(run, ("step", "accuracy"))] == [640, 960, 1280]
+    for text in ("garbage", "step,accuracy\n640,x\n", "step,seed\n640,0\n"):
+        (run / "progress.csv").write_text(text)
+        with pytest.raises(CheckpointError, match=r"progress\.csv is damaged"):
+            _read_curve(run, ("step", "accuracy"))
+
+
+class PaysNothingSensible(Sliders):
+    def step(self, action):
+        observation, _, *rest = super().step(action)
+        return observation, float("nan"), *rest
+
+
+def test_a_reward_that_is_not_finite_is_refused_where_it_counts(tmp_path):
+    world = dusdi.from_gymnasium(PaysNothingSensible, SLIDERS)
+    skills = dusdi.pretrain(world, preset="debug", steps=640, progress=False)  # skills ignore it
+    with pytest.raises(dusdi.WorldError, match=r"reward that is not finite \(nan\) in copy 0 after 1 steps"):
+        dusdi.downstream(skills, world, preset="debug", progress=False)
+
+
+def test_skills_of_another_world_are_said_to_be_so():
+    heavy, light = (dusdi.from_gymnasium("Pendulum-v1", {"angle": [0, 1], "speed": [2]}, g=g) for g in (10.0, 1.0))
+    skills = dusdi.pretrain(heavy, preset="debug", steps=640, progress=False)
+    with pytest.warns(UserWarning, match=r"learned in another world, one with option g = 10\.0, not 1\.0"):
+        dusdi.SkillEnv(light, skills).close()
+    with pytest.warns(UserWarning, match=r"learned in another world, one with option g = 10\.0, not 1\.0"):
+        dusdi.evaluate(skills, light, steps=2000)
+    with pytest.raises(UsageError, match="is not a task"):
+        dusdi.downstream(skills, Sliders(), preset="debug", progress=False)
+
+
+def test_factors_have_one_form():
+    assert dusdi.Factor("a", np.arange(2)) == dusdi.Factor("a", [0, 1]) == dusdi.Factor("a", (0, 1))
+    with pytest.raises(dusdi.WorldError, match="not a list of observation entries"):
+        dusdi.Factor("a", (0.5,))

@@ -3,6 +3,7 @@
 import os
 import re
 import sys
+import time
 
 import pytest
 from rich.console import Console
@@ -90,19 +91,15 @@ def test_a_closed_terminal_saves(tmp_path):
     assert dusdi.load(tmp_path / "run").step > 0
 
 
-EARLY = """
-import os, signal, sys, threading
-from dusdi.__main__ import main
-sys.argv = ["dusdi", "envs"]
-threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()
-main()
-"""
-
-
-def test_ctrl_c_while_python_imports_is_no_traceback(tmp_path):
-    terminal = python(EARLY, cwd=tmp_path)
+@pytest.mark.parametrize("after", [0.02, 0.06, 0.1, 0.2, 0.4])
+def test_ctrl_c_while_python_imports_is_no_traceback(tmp_path, after):
+    command = "from dusdi_command import main; import sys; sys.argv = ['dusdi', 'envs']; print('up', flush=True); main()"
+    terminal = python(command, cwd=tmp_path)
+    terminal.read(until=b"up")
+    time.sleep(after)
+    terminal.interrupt()
     terminal.read()
-    assert terminal.process.returncode == 130 and terminal.lines() == ["dusdi: interrupted"]
+    assert terminal.process.returncode == 130 and terminal.lines() == ["up", "dusdi: interrupted"]
 
 
 # --- the display itself ---
@@ -146,7 +143,7 @@ def test_a_display_falls_silent_when_its_output_is_gone():
     reading, writing = os.pipe()
     os.close(reading)
     display._console.file = os.fdopen(writing, "w", buffering=1)
-    display._last_line = -1e9
+    display._next_line = 0.0
     display.advance(50)
     display.advance(60)
     assert display._console.quiet

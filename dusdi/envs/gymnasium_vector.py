@@ -159,14 +159,14 @@ class GymnasiumVector(VectorWorld):
             raise self._broken(where or self._step_of(index), problem) from error
 
     def _number(self, index: int, reward: Any) -> float:
-        found = np.asarray(reward)
+        found = _array(reward)
         if found.shape != () or found.dtype.kind not in KINDS["f"]:
             problem = f"must give a number as reward, not {_what(reward)}"
             raise self._broken(self._step_of(index), problem)
         return float(found)
 
     def _boolean(self, name: str, index: int, value: Any) -> bool:
-        found = np.asarray(value)
+        found = _array(value)
         if found.shape != () or found.dtype.kind != "b":
             problem = f"must give True or False for {name!r}, not {_what(value)}"
             raise self._broken(self._step_of(index), problem)
@@ -240,10 +240,7 @@ def flatten(space: spaces.Space, observation: Any) -> np.ndarray:
         if not space.contains(observation):
             raise ValueError(f"that is {_what(observation)}, not one of {space}")
         return np.asarray(spaces.flatten(space, observation))
-    try:
-        found = np.asarray(observation)
-    except Exception:  # lists of different lengths, for instance
-        found = np.asarray(None)
+    found = _array(observation)
     if found.shape != space.shape or found.dtype.kind not in KINDS[space.dtype.kind]:
         expected = f"{_shape(space.shape)} of {space.dtype}"
         raise ValueError(f"that is {_what(observation)}, not {expected}, as its space says")
@@ -267,13 +264,18 @@ def _gather(
 
     If they are not just so, `read` turns the value of each copy into what is wanted or raises.
     """
-    try:
-        found = np.array(values)
-    except Exception:  # lists of different lengths, for instance
-        found = np.array(None)
+    found = _array(values)
     if found.shape == shape and found.dtype.kind in kinds:
         return found
     return np.array([read(index, value) for index, value in enumerate(values)])
+
+
+def _array(value: Any) -> np.ndarray:
+    """A new array of a value, or one of nothing if that can't be."""
+    try:
+        return np.array(value)
+    except Exception:  # lists of different lengths, for instance
+        return np.array(None)
 
 
 def _in_single_precision(numbers: np.ndarray) -> np.ndarray:

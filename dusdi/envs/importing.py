@@ -63,6 +63,8 @@ def _find(text: str, options: Mapping[str, Any]) -> Any:
         names = [name for name in vars(module) if not name.startswith("_")]
         raise unknown_name(f"function of {place}:", attribute, names)
     found = getattr(module, attribute)
+    if isinstance(found, World) and options:
+        raise UsageError(f"{text} is a world that was made already; --env-option comes too late")
     if isinstance(found, World) or (isinstance(found, type) and issubclass(found, gymnasium.Env)):
         return found
     made = _call(text, found, options)
@@ -72,8 +74,8 @@ def _find(text: str, options: Mapping[str, Any]) -> Any:
     if not isinstance(made, World) and not callable(made):
         wanted = "a world or a Gymnasium environment"
         raise UsageError(f"{text} gave {type(made).__name__}, not {wanted}")
-    if options:
-        raise UsageError(f"--env-option is for what returns an environment, which {text} does not")
+    if options and not isinstance(made, World):
+        raise UsageError(f"{text} was called with the options and gave another function; options are for the first")
     return made
 
 

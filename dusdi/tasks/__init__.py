@@ -6,14 +6,16 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from dusdi.envs.base import World
 from dusdi.errors import UsageError, unknown_name
 from dusdi.tasks.base import HostTask, JaxTask, Task
 from dusdi.tasks.gunner import Shooting
 from dusdi.tasks.household import Housekeep, Inspect, LookAround
 from dusdi.tasks.particle import FoodPoison, Sequential
 from dusdi.tasks.walker import Goal, Run
+from dusdi.types import WorldSpec
 
-__all__ = ["CAUSAL_TASKS", "TASKS", "HostTask", "JaxTask", "Task", "make_task"]
+__all__ = ["CAUSAL_TASKS", "TASKS", "HostTask", "JaxTask", "Task", "as_task", "make_task"]
 
 LEVELS = ("easy", "medium", "hard")
 
@@ -32,6 +34,19 @@ TASKS: dict[str, Callable[..., Task]] = {
 
 #: Tasks in which the paper tries the causal policy gradient.
 CAUSAL_TASKS = ("multi-particle/food-poison-medium", "multi-particle/food-poison-hard")
+
+
+def as_task(task: World | str, spec: WorldSpec | None = None) -> World:
+    """A task, or the registered one of that name; a `UsageError` for anything else.
+
+    If it is set in the world that `spec` describes, its world gets the same options.
+    """
+    if isinstance(task, str):
+        return make_task(task, **(spec.options if spec is not None and spec.name == task.split("/")[0] else {}))
+    if not isinstance(task, World):
+        advice = "dusdi.from_gymnasium(env, factors={...}) makes one of a Gymnasium environment"
+        raise UsageError(f"{task!r} is not a task; {advice}")
+    return task
 
 
 def make_task(name: str, **options: Any) -> Task:
