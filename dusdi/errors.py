@@ -54,6 +54,8 @@ def explain(error: BaseException) -> str:
         return explain_os(error)
     if isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in str(error):
         return "there is not enough memory for this; try fewer copies (num_envs), smaller networks or a smaller replay_capacity"
+    if isinstance(error, RecursionError) and not own:
+        return "something is nested too deeply: a path of too many folders, or a list in a list in a list"
     what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
     if own:
         return f"your code failed with {what}{below}"

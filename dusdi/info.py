@@ -136,7 +136,7 @@ class RunInfo:
     def score(self, name: str) -> float | None:
         """A number that was measured; None if it was not."""
         value = self.scores.get(name)
-        return float(value) if isinstance(value, int | float) else None
+        return float(value) if isinstance(value, int | float) and abs(value) < 1e300 else None
 
     @property
     def next_commands(self) -> list[str]:

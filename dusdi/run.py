@@ -83,7 +83,7 @@ class Run:
         self._csv = folder / "progress.csv"
         self._keep_rows(after_step)
         # Written by this thread, so that an error is known at once. TensorBoard drops what it has read after that step.
-        self._events = EventsWriter(str(folder / "events"))
+        self._events = EventsWriter(str(folder.absolute() / "events"))  # or it takes some names for addresses
         start = SessionLog(status=SessionLog.START)
         self._events.write_event(Event(step=after_step + 1, session_log=start, wall_time=time.time()))
 

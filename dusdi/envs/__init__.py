@@ -28,7 +28,7 @@ WORLDS: dict[str, type[World]] = {
 }
 
 
-def make(name: str, **options: Any) -> World:
+def make(name: str, /, **options: Any) -> World:
     """The registered world of that name."""
     if name not in WORLDS:
         known = name.removeprefix(PREFIX)

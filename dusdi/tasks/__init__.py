@@ -49,7 +49,7 @@ def as_task(task: World | str, spec: WorldSpec | None = None) -> World:
     return task
 
 
-def make_task(name: str, **options: Any) -> Task:
+def make_task(name: str, /, **options: Any) -> Task:
     """The registered task of that name, in a world with those options."""
     if name not in TASKS:
         raise unknown_name("task", name, TASKS)
