@@ -39,6 +39,8 @@ class Factor:
 
     def __post_init__(self):
         try:
+            if any(isinstance(i, bool | np.bool_) for i in self.indices):
+                raise TypeError("a mask")
             object.__setattr__(self, "indices", tuple(operator.index(i) for i in self.indices))
         except TypeError:
             raise WorldError(f"factor {self.name!r}: {self.indices!r} is not a list of observation entries") from None
@@ -76,6 +78,8 @@ class WorldSpec:
             value = getattr(self, name)
             if not isinstance(value, int) or not 1 <= value <= LARGEST_SIZE:
                 raise WorldError(f"{name} of a world is a number from 1 to {LARGEST_SIZE:,}, not {value!r}")
+        if not isinstance(self.name, str):
+            raise WorldError(f"the name of a world is a word, not {self.name!r}")
         if not isinstance(self.options, Mapping):
             raise WorldError(f"the options of a world are names and values, not {self.options!r}")
         check_factors(self.factors, self.observation_size)
