@@ -6,6 +6,7 @@ import argparse
 import inspect
 import json
 import os
+import re
 import shlex
 import shutil
 import signal
@@ -41,6 +42,9 @@ class _Parser(argparse.ArgumentParser):
     """Names the nearest valid option when one is mistyped."""
 
     def error(self, message: str) -> typing.NoReturn:
+        near = re.search(r"invalid choice: '(.*?)' \(choose from (.*)\)", message)
+        if near:
+            message = str(unknown_name("command", near[1], re.findall(r"[\w-]+", near[2])))
         print(f"{self.prog}: {message}", file=sys.stderr)
         print(f"see `{self.prog} --help`", file=sys.stderr)
         sys.exit(USAGE_ERROR)
@@ -269,13 +273,15 @@ def _load_libraries() -> None:
 
 def _world(text: str, arguments: argparse.Namespace, like: WorldSpec | None = None) -> World:
     """The world that a user names, with the factors of a run's world (`like`) if it says none."""
-    from dusdi.envs import import_world, make
+    from dusdi.envs import WORLDS, import_world, make
 
     factors, options = _named(arguments.factor, "factor"), _named(arguments.env_option, "option")
     if ":" in text:
         values = {name: _parse_value(value) for name, value in options.items()}
         return import_world(text, factors, arguments.proprioception, values, like)
-    if factors or arguments.proprioception:
+    if text.endswith(".py"):
+        raise UsageError(f"name the function in it that makes the world: {text}:FUNCTION")
+    if (factors or arguments.proprioception) and text in WORLDS:
         told = "--factor and --proprioception are for worlds of your own"
         raise UsageError(f"{told}; {text!r} has its factors")
     return make(text, **{name: _parse_value(value) for name, value in options.items()})
@@ -390,14 +396,15 @@ def _factor_list(factors: Sequence[Any]) -> str:
 
 
 def _pretrain(arguments: argparse.Namespace) -> None:
+    from dusdi.info import saved_world
     from dusdi.pretraining import pretrain
 
-    world = _world(arguments.env, arguments)
     fields = {name: getattr(arguments, name) for name in Config.fields() if getattr(arguments, name, None) is not None}
     fields.pop("preset", None)
     name = _place(arguments.env)
     default = f"runs/{name}-{fields.get('method', 'dusdi')}-seed{fields.get('seed', 0)}"
     out = Path(arguments.out or default)
+    world = _world(arguments.env, arguments, saved_world(out) if arguments.resume else None)
     skills = pretrain(world, preset=arguments.preset, out=out, resume=arguments.resume, progress=not arguments.quiet, **fields)
     print(f"{skills.step:,} steps done; skills in {out}")
     run, env = shlex.quote(str(out)), _next_options(arguments.env, arguments)
@@ -572,10 +579,19 @@ def _compare(arguments: argparse.Namespace) -> None:
     if arguments.json:
         print(json.dumps(rows))
         return
-    table = Table(*rows[0])
-    for row in rows:
-        table.add_row(*(Text(str(value)) for value in row.values()))
-    _console().print(table)
+    console = _console()
+    rows = [{name: value for name, value in row.items() if any(other[name] for other in rows)} for row in rows]
+    if console.width < 100:  # runs below each other
+        for row in rows:
+            console.print(Text(row["run"], style="bold"))
+            for name, value in row.items():
+                if name != "run" and value:
+                    console.print(Padding(Text(f"{name}: {value}"), (0, 0, 0, 2)))
+    else:
+        table = Table(*rows[0])
+        for row in rows:
+            table.add_row(*(Text(str(value)) for value in row.values()))
+        console.print(table)
     print(f"learning curves: {arguments.out}")
 
 

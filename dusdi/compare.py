@@ -46,16 +46,17 @@ def _labels(paths: Sequence[str | Path]) -> list[str]:
 
 def _row(label: str, run: RunInfo) -> dict[str, str]:
     dci = [value for name in NAMES if (value := run.score(name)) is not None]
-    earned = run.score("return")
+    earned, at = run.score("return"), run.measured_at
     final = [row[run.metric] for row in run.curve if row["step"] == run.curve[-1]["step"]]
     spread = f" ± {np.std(final, ddof=1):.2g}" if len(final) > 1 else ""
     return {
         "run": label,
         "method": run.method,
+        "seed": str(run.config.get("seed", "")),
         "world": run.world,
         "steps": f"{run.step:,}" + (f" of {run.steps:,}" if run.step < run.steps else ""),
         "seconds": f"{run.seconds:,.0f}",
         "last logged": f"{run.metric} {np.mean(final):.3g}{spread}" if final else "nothing",
-        "DCI": " ".join(f"{score:.3f}" for score in dci),
+        "D, C, I": " ".join(f"{score:.3f}" for score in dci) + (f" at step {at:,}" if dci and at != run.step else ""),
         "return": f"{earned:,.2f}" if earned is not None else "",
     }

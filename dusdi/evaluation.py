@@ -362,7 +362,7 @@ def task_for(spec: WorldSpec, env: World | str | None = None) -> World:
         if spec.name not in TASKS:
             raise UsageError(
                 f"this run solves {spec.name!r}, which is not one of dusdi's own tasks; name it: "
-                "--env gym:ID or --env package.module:function (env=... in Python)"
+                "--env gym:ID, package.module:function or ./file.py:function (env=... in Python)"
             )
         return make_task(spec.name, **spec.options)
     env = as_task(env)
@@ -377,7 +377,7 @@ def world_for(skills: Skills, env: World | str | None = None) -> World:
         if skills.spec.name not in WORLDS:
             raise UsageError(
                 f"these skills were learned in {skills.spec.name!r}, which is not one of dusdi's own worlds "
-                f"({', '.join(WORLDS)}); name the world: --env gym:ID or --env package.module:function (env=... in Python)"
+                f"({', '.join(WORLDS)}); name the world: --env gym:ID, package.module:function or ./file.py:function (env=...)"
             )
         return make(skills.spec.name, **skills.spec.options)
     env = as_world(env)

@@ -29,7 +29,7 @@ from dusdi.types import WorldSpec, idle_components
 #: Settings that say what a run is, rather than how it differs from its preset.
 NAMING = {"preset", "method", "agent", "seed", "seeds"}
 SCORES = (*NAMES, "return", "random_skills", "hand_written")
-OWN_WORLD = "package.module:function"  # how people name worlds of their own
+OWN_WORLD = "YOUR_WORLD"  # gym:ID, package.module:function or ./file.py:function
 WHEN = ("step", "seed", "seconds")  # the columns of progress.csv that are no metrics
 
 
@@ -139,6 +139,12 @@ class RunInfo:
         return float(value) if isinstance(value, int | float) and abs(value) < 1e300 else None
 
     @property
+    def measured_at(self) -> int:
+        """The step that the scores are of."""
+        run = self.scores.get("run")
+        return run.get("step", self.step) if isinstance(run, dict) else self.step
+
+    @property
     def next_commands(self) -> list[str]:
         """What to do with the run now; a world that dusdi can't make by name has to be named."""
         run, world = shlex.quote(str(self.folder)), self.description["world"]
@@ -154,7 +160,7 @@ class RunInfo:
             given = [shlex.quote(f"{name}={value}") for name, value in options]
             asked = "".join(f" --env-option {option}" for option in given)
             return [f"dusdi pretrain {place}{asked} --out {run} --resume"]
-        if not self.scores:
+        if not self.scores or self.measured_at != self.step:
             return [f"dusdi evaluate {run}{env}"]
         if self.is_task:
             return [f"dusdi render {run} --out task.mp4{env}"]
@@ -184,6 +190,7 @@ class RunInfo:
             ("made with", ", ".join(f"{name} {text}" for name, text in made.items() if text)),
             ("at chance", ", ".join(self.at_chance)),
             ("scores", ", ".join(f"{name} {value:.3f}" for name, value in scores)),
+            ("measured", f"at step {self.measured_at}; evaluate again" if self.measured_at != self.step else ""),
             ("files", ", ".join(f"{name} ({size:,} B)" for name, size in self.files.items())),
             *(("problem", problem) for problem in self.problems),
             *(("next", command) for command in self.next_commands),
@@ -209,6 +216,14 @@ class RunInfo:
             "problems": self.problems,
             "next": self.next_commands,
         }
+
+
+def saved_world(folder: Path) -> WorldSpec | None:
+    """The world of the newest checkpoint in a run's folder; None if there is none that can be read."""
+    try:
+        return WorldSpec.from_json(_newest_description(folder / "checkpoints", [])["world"])
+    except (CheckpointError, KeyError, TypeError, ValueError, AttributeError):
+        return None
 
 
 def read_run(path: str | Path) -> RunInfo:

@@ -143,7 +143,9 @@ def train(
     with stoppable(lambda: display.note("stopping")) as stopped:
         while iteration < total:
             random = iteration < random_until
-            piece = 1 if was_random and not random else piece  # random steps are cheap, and tell nothing of what learning costs
+            if was_random and not random:  # random steps are cheap, and tell nothing of what learning costs
+                piece = 1
+                display.note("compiling")
             marks = (_next(iteration, log_every), _next(iteration, save_every), total)
             stop = min(iteration + piece, *marks, *((random_until,) if random else ()))
             began = time.monotonic()

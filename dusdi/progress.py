@@ -11,6 +11,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import rich.progress
 from rich.columns import Columns
@@ -100,7 +101,7 @@ class Progress(Silent):
         (self._task,) = self._bar.tasks
         self._metrics: RenderableType = ""
         self._live = Live(get_renderable=self._picture, console=self._console) if self._console.is_terminal else None
-        self._marks = deque([(time.monotonic(), done)])
+        self._marks: deque[tuple[float, int]] = deque()
         self._next_line, self._gone = time.monotonic() + self.FIRST_LINE_SECONDS, False
 
     def _picture(self) -> RenderableType:
@@ -111,6 +112,8 @@ class Progress(Silent):
         return self
 
     def __exit__(self, *exception):
+        if exception[0] is None:  # done, perhaps with less than was expected
+            self._bar.update(self._task.id, total=max(self._task.completed, 1), rate="", left="done")
         self._stop()
 
     @_harmless
@@ -124,7 +127,9 @@ class Progress(Silent):
             self._live.stop()
 
     def _rate(self) -> float:
-        """Units per second lately."""
+        """Units per second lately; 0 if that is not known yet."""
+        if len(self._marks) < 2:
+            return 0.0
         (start, before), (end, done) = self._marks[0], self._marks[-1]
         return (done - before) / max(end - start, 1e-9)
 
@@ -141,8 +146,9 @@ class Progress(Silent):
         self._marks.append((now, done))
         while len(self._marks) > 2 and self._marks[1][0] < now - self.WINDOW_SECONDS:
             self._marks.popleft()
-        shown = min(done, self._total)
-        self._bar.update(self._task.id, completed=shown, rate=f"{_short(self._rate())}/s", left=self._left(done))
+        shown, rate = min(done, self._total), self._rate()
+        told: dict[str, Any] = {"rate": f"{_short(rate)}/s", "left": self._left(done)} if rate else {}
+        self._bar.update(self._task.id, completed=shown, **told)
         if not self._live and now > self._next_line:
             self._line(done, "")
 
@@ -154,6 +160,7 @@ class Progress(Silent):
             self._line(done, "".join(f"  {name} {value:.3g}" for name, value in shown.items()))
 
     def note(self, text: str) -> None:
+        self._marks.clear()  # what comes now may be much slower or faster
         self._task.fields.update(rate=text, left="")
 
     def _line(self, done: int, metrics: str) -> None:

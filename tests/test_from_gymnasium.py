@@ -60,6 +60,8 @@ def test_an_instance_is_refused():
     [
         ({"a": [0, 1], "b": [1, 2]}, [], "entry 1 is in factor 'a' and again in 'b'"),
         ({"a": [0], "b": [4]}, [], "factor 'b' names observation entry 4.*0 to 3"),
+        ({"a": slice(0, 9)}, [], "factor 'a' names observation entry 9.*0 to 3"),
+        ({"a": "1:9"}, [], "factor 'a' names observation entry 9.*0 to 3"),
         ({"a": [0], "b": [-1]}, [], "factor 'b' names observation entry -1"),
         ({"a": [0], "b": []}, [], "factor 'b' has no observation entries"),
         ({"a": [0]}, [0], "entry 0 is in factor 'a' and again in 'proprioception'"),

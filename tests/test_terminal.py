@@ -136,6 +136,19 @@ def test_the_rate_is_that_of_the_last_seconds(monkeypatch, capsys):
         clock[0] = second
         display.advance(1_000 * second if second < 24 else 24_000 + 2 * (second - 24))
     assert display._task.fields["rate"] == "2/s" and display._task.fields["left"].startswith("10:")
+    display.note("compiling")
+    clock[0] += 60.0  # which does not count
+    display.advance(24_200)
+    assert display._task.fields["rate"] == "compiling"
+    clock[0] += 1.0
+    display.advance(24_700)
+    assert display._task.fields["rate"] == "500/s"
+
+
+def test_what_ends_early_is_done(capsys):
+    with progress.Progress("x", 100) as display:
+        display.advance(10)
+    assert display._task.fields["left"] == "done" and display._task.finished
 
 
 def test_a_display_falls_silent_when_its_output_is_gone():

@@ -132,16 +132,19 @@ def _pick(entries: range, part: Any) -> Iterable[int]:
     """The entries that an index or a slice means."""
     try:
         if isinstance(part, slice):
-            return entries[part]
-        if isinstance(part, bool | np.bool_):
+            ends = [end for end in (part.start, part.stop) if end is not None and abs(end) > len(entries)]
+            index, found = (ends[0], []) if ends else (0, entries[part])
+        elif isinstance(part, bool | np.bool_):
             raise TypeError("a mask")
-        index = operator.index(part)
+        else:
+            index = operator.index(part)
+            found = [index]
     except (TypeError, ValueError):
         wanted = "an index, a slice or a list of indices"
         raise ValueError(f"is given as {part!r}, which is not {wanted}") from None
     if index not in entries:
         raise ValueError(f"names observation entry {index}, but those are 0 to {len(entries) - 1}")
-    return [index]
+    return found
 
 
 def _as_list(given: Any) -> list[Any]:
