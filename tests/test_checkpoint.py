@@ -30,7 +30,7 @@ def test_round_trip_is_exact(tmp_path):
 
 
 def test_only_the_newest_two_are_kept_and_no_partial_files(tmp_path):
-    for step in (5, 100, 20):
+    for step in (5, 20, 100):
         checkpoint.save(tmp_path, step, TREE, {})
     assert sorted(path.name for path in tmp_path.iterdir()) == ["step-000000000020.safetensors", "step-000000000100.safetensors"]
     assert checkpoint.load_newest(tmp_path).description["step"] == 100

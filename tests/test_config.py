@@ -42,7 +42,7 @@ def test_the_world_changes_the_preset_and_the_user_has_the_last_word():
         ({"steps": 0}, "steps"),
         ({"num_envs": 6, "steps_per_update": 4}, "multiple of steps_per_update"),
         ({"input_limit": 8, "input_gain": 0.0}, "input_limit needs input_gain"),
-        ({"input_limit": -1}, "input_limit must not be negative"),
+        ({"input_limit": -1}, "input_limit must be at least 0"),
         ({"num_envs": 3, "steps_per_update": 1}, "replay_capacity"),
         ({"skill_values": 1}, "at least 2"),
         ({"mask_steps": 50}, "skill_length"),

@@ -147,12 +147,12 @@ def test_too_few_steps_are_warned_of(run):
     [
         (dusdi.evaluate, {"seed": -1}, "seed must be from 0"),
         (dusdi.evaluate, {"seed": 10**20}, "seed must be from 0"),
-        (dusdi.evaluate, {"steps": 0}, "steps must be at least 1"),
+        (dusdi.evaluate, {"steps": 0}, "steps must be from 1 to"),
         (measure, {"seed": 2**31}, "seed must be from 0"),
         (measure_task, {"seed": -1}, "seed must be from 0"),
-        (measure_task, {"episodes": 0}, "episodes must be at least 1"),
+        (measure_task, {"episodes": 0}, "episodes must be from 1 to"),
         (dusdi.render, {"seed": -1}, "seed must be from 0"),
-        (dusdi.render_task, {"count": 0}, "count must be at least 1"),
+        (dusdi.render_task, {"count": 0}, "count must be from 1 to"),
     ],
 )
 def test_numbers_that_cannot_work_are_refused_before_anything_is_loaded(function, options, message):
@@ -197,7 +197,8 @@ def test_results_never_go_through_a_link(own, tmp_path):
 
 @pytest.mark.parametrize("quiet", [False, True])
 def test_progress_is_logged_unless_it_is_not_wanted(run, tmp_path, capsys, monkeypatch, quiet):
-    monkeypatch.setattr("dusdi.progress.Progress.LINE_SECONDS", -1.0)
+    for name in ("FIRST_LINE_SECONDS", "LINE_SECONDS"):
+        monkeypatch.setattr(f"dusdi.progress.Progress.{name}", -1.0)
     more = ["--quiet"] if quiet else []
     out = str(tmp_path)
     assert main(["evaluate", str(run), "--steps", "6000", "--json", "--out", out, *more]) == 0

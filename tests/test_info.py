@@ -117,7 +117,7 @@ def test_a_world_of_ones_own_has_to_be_named(own):
     described = json.loads((own / "config.json").read_text())
     described["world"]["name"] = "[/x]"
     (own / "config.json").write_text(json.dumps(described))
-    assert read_run(own).next_commands == [f"dusdi evaluate {own} --env package.module:function"]
+    assert read_run(own).next_commands == [f"dusdi evaluate {own} --env YOUR_WORLD"]
     assert main(["info", str(own)]) == 0
 
 
@@ -183,7 +183,7 @@ def test_damage_is_told_beside_what_is_left(own, capsys, damage, problem):
 
 
 def test_no_run_is_no_run(tmp_path, own, capsys):
-    with pytest.raises(CheckpointError, match=r"neither a config\.json nor a checkpoint"):
+    with pytest.raises(CheckpointError, match="holds no run"):
         read_run(tmp_path / "nowhere")
     empty_config(own)
     no_checkpoint(own)

@@ -7,6 +7,7 @@ import sys
 from functools import partial
 
 import gymnasium
+import jax
 import numpy as np
 import pytest
 from conftest import SLIDERS, Sliders
@@ -662,10 +663,11 @@ def test_a_policy_is_blamed_for_its_own_nans(skills, monkeypatch):
     told = "policy gave a non-finite action"
     with pytest.raises(NonFiniteError, match=f"{told} .* copy 1 .* entry 2"):
         stepper.step(np.array([[0, 0, 0], [0, 0, np.nan]]))
+    broken = jax.tree.map(lambda x: np.full_like(x, np.nan), skills.params.actor)
+    monkeypatch.setattr(skills, "params", skills.params.replace(actor=broken))
     hierarchy = Hierarchy(world, skills, 2)
     hierarchy.restart(0)
-    monkeypatch.setattr(skills, "act", lambda observation, skill: np.full((2, 3), np.inf))
-    with pytest.raises(NonFiniteError, match=told):
+    with pytest.raises(NonFiniteError, match="the policy for 'Sliders' gives actions that are not finite"):
         hierarchy.step(np.zeros((2, 3), int))
 
 
