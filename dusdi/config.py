@@ -89,7 +89,7 @@ class Config(BaseConfig):
     penalty: Literal["paper", "club"] = setting("paper", "estimate of I(S^-i; Z^i): paper's lower bound or CLUB's upper")
     penalty_start: int = setting(0, "environment steps before the penalty counts (release: 1,000,000)")
     mask_steps: int = setting(10, "steps after a skill switch without discriminator loss and reward (release: 10)")
-    discriminator_hidden: tuple[int, ...] = setting((1024, 1024), "hidden layers of each q_phi (paper)", low=1)
+    discriminator_hidden: tuple[int, ...] = setting((1024, 1024), "hidden layers of each q_phi (paper)", low=1, high=16_384)
     discriminator_bumps: int = setting(
         0, "Gaussian bumps through which each q_phi sees an entry; 0: the plain entry", high=10_000
     )
@@ -101,12 +101,12 @@ class Config(BaseConfig):
     reward_floor: float = setting(
         0.0, "share of the prior mixed into q_phi for the reward, which bounds it below", high=BELOW_ONE
     )
-    penalty_hidden: tuple[int, ...] = setting((1024, 1024), "hidden layers of each q_psi (paper)", low=1)
+    penalty_hidden: tuple[int, ...] = setting((1024, 1024), "hidden layers of each q_psi (paper)", low=1, high=16_384)
     penalty_lr: float = setting(1e-4, "learning rate of each q_psi (paper)", low=POSITIVE)
 
     # --- soft actor-critic ---
-    actor_hidden: tuple[int, ...] = setting((1024, 1024), "hidden layers of the actor (paper)", low=1)
-    critic_hidden: tuple[int, ...] = setting((1024, 1024), "hidden layers of each critic (paper)", low=1)
+    actor_hidden: tuple[int, ...] = setting((1024, 1024), "hidden layers of the actor (paper)", low=1, high=16_384)
+    critic_hidden: tuple[int, ...] = setting((1024, 1024), "hidden layers of each critic (paper)", low=1, high=16_384)
     skill_input: Literal["concat", "gate"] = setting("concat", "skill joins the state, or also scales the first layer")
     actor_parts: Literal["whole", "additive"] = setting("whole", "one actor network, or the sum of one per skill component")
     input_gain: float = setting(0.0, "start of learned gains on the inputs of actor and critics; 0: none")
@@ -197,7 +197,9 @@ class PPOConfig(BaseConfig):
     checkpoint_every: int = setting(400_000, "environment steps between two checkpoints", low=1)
 
     # --- proximal policy optimisation; what the paper does not say is as in Stable-Baselines3 ---
-    hidden: tuple[int, ...] = setting((128, 128), "hidden layers of policy and value network, with tanh (paper)", low=1)
+    hidden: tuple[int, ...] = setting(
+        (128, 128), "hidden layers of policy and value network, with tanh (paper)", low=1, high=16_384
+    )
     learning_rate: float = setting(1e-4, "learning rate (paper)", low=POSITIVE)
     batch_size: int = setting(32, "high-level steps per gradient step (paper)", low=1)
     epochs: int = setting(10, "how often each high-level step is learned from", low=1, high=100_000)
