@@ -12,7 +12,9 @@ import sys
 
 def main() -> None:
     """Runs the command line as a process of its own."""
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # in the background of a shell it is ignored
+    if (
+        signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    ):  # in the background of a shell it is ignored
         signal.signal(signal.SIGINT, _leave)
     _mend_output()
     from dusdi.cli import main as run

@@ -104,7 +104,9 @@ def after_random_steps(trainer: GraphTrainer, config: Config) -> TrainState:
     return trainer.advance(trainer.init(), math.ceil(2 * config.batch_size / config.num_envs), True)
 
 
-def updates_only(learner: Learner, count: int, narrow: bool = False) -> Callable[[TrainState], TrainState]:
+def updates_only(
+    learner: Learner, count: int, narrow: bool = False
+) -> Callable[[TrainState], TrainState]:
     """The updates of `count` iterations without acting, in one compiled call; `narrow`: on fewer inputs."""
 
     def run(state: TrainState) -> TrainState:
@@ -142,7 +144,9 @@ def bench_environment(quick: bool) -> Result:
     (state, ages), observation = stepper.init(jax.random.PRNGKey(0))
     sides = {
         "ours": random_walk(step, (state, observation), world.spec.action_size, steps),
-        "ours_with_resets": random_walk(step_and_reset, ((state, ages), observation), world.spec.action_size, steps),
+        "ours_with_resets": random_walk(
+            step_and_reset, ((state, ages), observation), world.spec.action_size, steps
+        ),
         "mpe2": run_mpe2,
     }
     times = take_turns(sides, rounds=3 if quick else 7)
@@ -153,12 +157,16 @@ def bench_environment(quick: bool) -> Result:
     return Result(numbers, {"agents": agents, "copies": copies})
 
 
-def random_walk(step: Callable[..., Any], start: Any, action_size: int, steps: int) -> Callable[[], Any]:
+def random_walk(
+    step: Callable[..., Any], start: Any, action_size: int, steps: int
+) -> Callable[[], Any]:
     """Steps all copies by random actions in one compiled call; `start` and what `step` returns are (state, observation)."""
 
     def body(carry, key):
         action_key, step_key = jax.random.split(key)
-        action = jax.random.uniform(action_key, (len(carry[1]), action_size), minval=-1.0, maxval=1.0)
+        action = jax.random.uniform(
+            action_key, (len(carry[1]), action_size), minval=-1.0, maxval=1.0
+        )
         return step(carry[0], step_key, action), None
 
     walk = jax.jit(lambda key, start: jax.lax.scan(body, start, jax.random.split(key, steps))[0])
@@ -176,7 +184,9 @@ def import_parity_test() -> Any:
 
 def bench_update(quick: bool) -> Result:
     """One gradient update at the paper's sizes, as a share of the machine's peak in 2048 x 2048 matrix products."""
-    sizes = dict.fromkeys(("actor_hidden", "critic_hidden", "discriminator_hidden", "penalty_hidden"), (128, 128))
+    sizes = dict.fromkeys(
+        ("actor_hidden", "critic_hidden", "discriminator_hidden", "penalty_hidden"), (128, 128)
+    )
     fields = {"num_envs": 4, "steps_per_update": 4, **SMALL_REPLAY, **(sizes if quick else {})}
     trainer, config = trainer_for(MultiParticle(), "paper", **fields)
     state = after_random_steps(trainer, config)
@@ -196,7 +206,8 @@ def bench_update(quick: bool) -> Result:
         "update_gflop": flops / 1e9,
         "update_seconds": times.seconds("update") / updates,
         "share_of_peak": times.ratio("peak", "update") * work,
-        "share_of_peak_by_cpu_time": times.ratio("peak", "update", "cpu") * work,  # steadier if others use the machine
+        "share_of_peak_by_cpu_time": times.ratio("peak", "update", "cpu")
+        * work,  # steadier if others use the machine
     }
     return Result(numbers, config.to_json())
 
@@ -212,7 +223,9 @@ def update_flops(learner: Learner, state: TrainState) -> float:
     discriminators = 0
     for discriminator in state.objective:
         first, rest = multiplications(discriminator.params)
-        discriminators += 2 * (first + rest) + 2 * rest + first  # forward (update, reward), backward (update)
+        discriminators += (
+            2 * (first + rest) + 2 * rest + first
+        )  # forward (update, reward), backward (update)
     first, rest = multiplications(state.agent.actor)
     actor = 2 * (first + rest) + 2 * rest + first  # forward (target, update), backward (update)
     first, rest = multiplications(state.agent.critic)
@@ -225,7 +238,11 @@ def update_flops(learner: Learner, state: TrainState) -> float:
 def critic_inputs(learner: Learner) -> int:
     """Observation, action and encoded skill."""
     space = learner.objective.skill_space
-    return learner.spec.observation_size + learner.spec.action_size + space.components * space.component_size
+    return (
+        learner.spec.observation_size
+        + learner.spec.action_size
+        + space.components * space.component_size
+    )
 
 
 def multiplications(params: Any) -> tuple[int, int]:
@@ -253,21 +270,29 @@ def bench_factors(quick: bool) -> Result:
         for side, share in ((f"{agents}_factors", wide), (f"{agents}_factors_limited", 1 - wide)):
             if share:
                 state = after_random_steps(trainer, config)
-                sides[side] = chained(updates_only(trainer.learner, updates, narrow=side.endswith("limited")), state)
+                sides[side] = chained(
+                    updates_only(trainer.learner, updates, narrow=side.endswith("limited")), state
+                )
                 shares[side] = share
-        weights[agents] = megabytes((state.agent.actor, state.agent.critic, [part.params for part in state.objective]))
+        weights[agents] = megabytes(
+            (state.agent.actor, state.agent.critic, [part.params for part in state.objective])
+        )
     times = take_turns(sides, rounds=3 if quick else 5)
     numbers, least = {}, counts[0]
 
     def over_run(agents: int, of_side: Callable[[str], float]) -> float:
-        return sum(shares[side] * of_side(side) for side in sides if side.split("_")[0] == str(agents))
+        return sum(
+            shares[side] * of_side(side) for side in sides if side.split("_")[0] == str(agents)
+        )
 
     for agents in counts:
         ratio = over_run(agents, lambda side: times.ratio(side, f"{least}_factors"))
         numbers[f"{agents}_factors_milliseconds"] = 1e3 * over_run(agents, times.seconds) / updates
         numbers[f"{agents}_factors_time_ratio"] = ratio
         numbers[f"{agents}_factors_time_ratio_per_factor"] = ratio * least / agents
-        numbers[f"{agents}_factors_weights_ratio"] = weights[agents] / weights[least]  # networks x what each of them sees
+        numbers[f"{agents}_factors_weights_ratio"] = (
+            weights[agents] / weights[least]
+        )  # networks x what each of them sees
     for side in sides:
         if side.endswith("limited"):
             numbers[f"{side}_time_ratio"] = times.ratio(side, side.removesuffix("_limited"))
@@ -282,7 +307,9 @@ def bench_memory(quick: bool) -> Result:
         with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
             measured, settings[preset] = pool.submit(train_and_weigh, preset).result()
         numbers |= {f"{preset}_{name}": value for name, value in measured.items()}
-    numbers["first_over_last_peak"] = numbers[f"{presets[0]}_peak_mb"] / numbers[f"{presets[-1]}_peak_mb"]
+    numbers["first_over_last_peak"] = (
+        numbers[f"{presets[0]}_peak_mb"] / numbers[f"{presets[-1]}_peak_mb"]
+    )
     return Result(numbers, settings)
 
 
@@ -323,8 +350,13 @@ def bench_training(quick: bool) -> Result:
         trainer, config = trainer_for(dusdi.make(name), "debug" if quick else "fast")
         settings[name] = config.to_json()
         sides = {
-            "all": chained(lambda s, t=trainer: t.advance(s, iterations, False), after_random_steps(trainer, config)),
-            "updates": chained(updates_only(trainer.learner, iterations), after_random_steps(trainer, config)),
+            "all": chained(
+                lambda s, t=trainer: t.advance(s, iterations, False),
+                after_random_steps(trainer, config),
+            ),
+            "updates": chained(
+                updates_only(trainer.learner, iterations), after_random_steps(trainer, config)
+            ),
         }
         times = take_turns(sides, rounds=3 if quick else 7)
         rate = iterations / times.seconds("all")
@@ -361,9 +393,13 @@ def bench_physics(quick: bool) -> Result:
         times = take_turns(sides, rounds=3 if quick else 7)
     walkers.close(), pool.close()
     count = {"ours": copies * steps, "dm_control": alone * cores, "envpool": copies * steps}
-    numbers = {f"walker_{side}_steps_per_second": count[side] / times.seconds(side) for side in sides}
+    numbers = {
+        f"walker_{side}_steps_per_second": count[side] / times.seconds(side) for side in sides
+    }
     for side in ("dm_control", "envpool"):
-        numbers[f"walker_times_as_fast_as_{side}"] = times.ratio(side, "ours") * count["ours"] / count[side]
+        numbers[f"walker_times_as_fast_as_{side}"] = (
+            times.ratio(side, "ours") * count["ours"] / count[side]
+        )
     settings: dict[str, Any] = {"copies": copies, "cores": cores}
     for name in ("walker", "household"):
         split, settings[name] = training_split(name, quick)
@@ -398,11 +434,20 @@ def training_split(name: str, quick: bool) -> tuple[dict[str, float], dict[str, 
     sides = {
         "training": train,
         "simulating": lambda: [trainer.simulate(actions) for _ in range(iterations)] and None,
-        "updating": chained(updates_only(trainer.learner, iterations), jax.tree.map(jnp.copy, held[0])),
+        "updating": chained(
+            updates_only(trainer.learner, iterations), jax.tree.map(jnp.copy, held[0])
+        ),
     }
     times = take_turns(sides, rounds=3 if quick else 7)
-    numbers = {f"{name}_training_steps_per_second": iterations * config.num_envs / times.seconds("training")}
-    numbers |= {f"{name}_share_of_{side}": times.ratio(side, "training") for side in ("simulating", "updating")}
+    numbers = {
+        f"{name}_training_steps_per_second": iterations
+        * config.num_envs
+        / times.seconds("training")
+    }
+    numbers |= {
+        f"{name}_share_of_{side}": times.ratio(side, "training")
+        for side in ("simulating", "updating")
+    }
     trainer.close()
     return numbers, config.to_json()
 
@@ -434,11 +479,17 @@ def bench_hierarchy(quick: bool) -> Result:
             "sb3": lambda p=theirs: p.learn(80, reset_num_timesteps=False) and None,
         }
         times = take_turns(sides, rounds=2 if quick else 5)
-        steps = {"ours": trainer.steps_per_iteration, "vector_env": 256 * length, "sb3": 80 * length}
+        steps = {
+            "ours": trainer.steps_per_iteration,
+            "vector_env": 256 * length,
+            "sb3": 80 * length,
+        }
         for side, count in steps.items():
             numbers[f"{preset}_actor_{side}_steps_per_second"] = count / times.seconds(side)
         for side in ("ours", "vector_env"):
-            numbers[f"{preset}_actor_{side}_times_as_fast_as_sb3"] = times.ratio("sb3", side) * steps[side] / steps["sb3"]
+            numbers[f"{preset}_actor_{side}_times_as_fast_as_sb3"] = (
+                times.ratio("sb3", side) * steps[side] / steps["sb3"]
+            )
         settings[preset] = {"skills": skills.config.to_json(), "downstream": config.to_json()}
     return Result(numbers, settings)
 
@@ -473,7 +524,8 @@ def bench_learning(quick: bool) -> Result:
     after, before = racers["after"], racers["before"]
     limit = 600.0
     while after.seconds < limit and (
-        after.reached is None or (before.reached is None and before.seconds < patience * after.reached)
+        after.reached is None
+        or (before.reached is None and before.seconds < patience * after.reached)
     ):
         for racer in racers.values():
             if racer.reached is None:
@@ -484,11 +536,20 @@ def bench_learning(quick: bool) -> Result:
         numbers[f"{name}_seconds_learning"] = racer.seconds
         numbers[f"{name}_accuracy_then"] = racer.accuracy
     if after.reached is None:
-        raise RuntimeError(f"preset fast did not reach {target} in {limit} s; its accuracy is {after.accuracy:.3f}")
+        raise RuntimeError(
+            f"preset fast did not reach {target} in {limit} s; its accuracy is {after.accuracy:.3f}"
+        )
     numbers["before_got_there"] = float(before.reached is not None)
-    numbers["time_ratio_per_update"] = numbers["before_milliseconds_per_update"] / numbers["after_milliseconds_per_update"]
-    numbers["time_ratio_to_the_accuracy_at_least"] = (before.reached or before.seconds) / after.reached
-    return Result(numbers, {"after": after.config.to_json(), "before": before.config.to_json(), "accuracy": target})
+    numbers["time_ratio_per_update"] = (
+        numbers["before_milliseconds_per_update"] / numbers["after_milliseconds_per_update"]
+    )
+    numbers["time_ratio_to_the_accuracy_at_least"] = (
+        before.reached or before.seconds
+    ) / after.reached
+    return Result(
+        numbers,
+        {"after": after.config.to_json(), "before": before.config.to_json(), "accuracy": target},
+    )
 
 
 class Racer:
@@ -497,7 +558,9 @@ class Racer:
     def __init__(self, world: World, fields: dict[str, Any]):
         self._trainer, self.config = trainer_for(world, "fast", **fields)
         random = math.ceil(self.config.random_steps / self.config.num_envs)
-        self._state = self._trainer.advance(self._trainer.advance(self._trainer.init(), random, True), 1, False)
+        self._state = self._trainer.advance(
+            self._trainer.advance(self._trainer.init(), random, True), 1, False
+        )
         self.seconds, self.updates, self.accuracy = 0.0, 0, 0.0
         self.reached: float | None = None
 
@@ -506,7 +569,9 @@ class Racer:
         end = self.seconds + seconds
         while self.seconds < end and self.reached is None:
             cleared = jax.tree.map(jnp.zeros_like, self._state.metrics)
-            state = jax.block_until_ready(self._state.replace(metrics=cleared, updates=jnp.int32(0)))
+            state = jax.block_until_ready(
+                self._state.replace(metrics=cleared, updates=jnp.int32(0))
+            )
             began = time.perf_counter()
             self._state = jax.block_until_ready(self._trainer.advance(state, 25, False))
             self.seconds += time.perf_counter() - began
@@ -555,11 +620,27 @@ def show(name: str, numbers: dict[str, float]) -> Table:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     names = "; ".join(f"{name}: {function.__doc__}" for name, function in BENCHMARKS.items())
-    parser.add_argument("--only", nargs="+", choices=BENCHMARKS, metavar="NAME", help=f"benchmarks to run; default: all. {names}")
-    parser.add_argument("--quick", action="store_true", help="tiny sizes, to see that it works; the numbers mean nothing")
-    parser.add_argument("--out", type=Path, help="JSON to merge the results into; default: bench/results.json, none if quick")
+    parser.add_argument(
+        "--only",
+        nargs="+",
+        choices=BENCHMARKS,
+        metavar="NAME",
+        help=f"benchmarks to run; default: all. {names}",
+    )
+    parser.add_argument(
+        "--quick",
+        action="store_true",
+        help="tiny sizes, to see that it works; the numbers mean nothing",
+    )
+    parser.add_argument(
+        "--out",
+        type=Path,
+        help="JSON to merge the results into; default: bench/results.json, none if quick",
+    )
     options = parser.parse_args(arguments)
     out = options.out or (None if options.quick else FOLDER / "results.json")
     for name in options.only or BENCHMARKS:

@@ -18,7 +18,14 @@ if TYPE_CHECKING:
     from dusdi.config import Config, PPOConfig
     from dusdi.controller import Controller, load_controller
     from dusdi.envs import HostWorld, JaxWorld, VectorWorld, World, from_gymnasium, make
-    from dusdi.errors import CheckpointError, DusdiError, NonFiniteError, StorageError, UsageError, WorldError
+    from dusdi.errors import (
+        CheckpointError,
+        DusdiError,
+        NonFiniteError,
+        StorageError,
+        UsageError,
+        WorldError,
+    )
     from dusdi.evaluation import evaluate
     from dusdi.policy import Skills, load
     from dusdi.pretraining import pretrain
@@ -33,7 +40,14 @@ _HOMES = {
     "config": ("Config", "PPOConfig"),
     "controller": ("Controller", "load_controller"),
     "envs": ("HostWorld", "JaxWorld", "VectorWorld", "World", "from_gymnasium", "make"),
-    "errors": ("CheckpointError", "DusdiError", "NonFiniteError", "StorageError", "UsageError", "WorldError"),
+    "errors": (
+        "CheckpointError",
+        "DusdiError",
+        "NonFiniteError",
+        "StorageError",
+        "UsageError",
+        "WorldError",
+    ),
     "evaluation": ("evaluate",),
     "policy": ("Skills", "load"),
     "pretraining": ("pretrain",),

@@ -51,7 +51,9 @@ def unflatten(like: Any, arrays: Mapping[str, np.ndarray]) -> Any:
         array = arrays.get(name)
         if array is None or array.shape != leaf.shape or array.dtype != leaf.dtype:
             found = "is missing" if array is None else f"is {array.dtype}{list(array.shape)}"
-            raise CheckpointError(f"checkpoint does not fit: {name} {found}, expected {leaf.dtype}{list(leaf.shape)}")
+            raise CheckpointError(
+                f"checkpoint does not fit: {name} {found}, expected {leaf.dtype}{list(leaf.shape)}"
+            )
         return array
 
     return jax.tree_util.tree_map_with_path(pick, like)
@@ -76,11 +78,17 @@ def save(folder: Path, step: int, tree: Any, description: Mapping[str, Any]) -> 
     path = folder / f"step-{step:012d}.safetensors"
     with replacing(path) as partial:
         try:
-            save_file(arrays, partial, metadata={"description": text, "digest": _digest(arrays, text)})
+            save_file(
+                arrays, partial, metadata={"description": text, "digest": _digest(arrays, text)}
+            )
         except SafetensorError as error:  # how it tells of a full disk
             code = re.search(r"os error (\d+)", str(error))
-            raise OSError(*((int(code[1]), os.strerror(int(code[1]))) if code else (str(error),))) from error
-    older = [old for old in newest_first(folder) if _step_of(old) < step]  # what claims to be newer is not ours to judge
+            raise OSError(
+                *((int(code[1]), os.strerror(int(code[1]))) if code else (str(error),))
+            ) from error
+    older = [
+        old for old in newest_first(folder) if _step_of(old) < step
+    ]  # what claims to be newer is not ours to judge
     for old in older[KEEP - 1 :]:
         old.unlink()
     return path
@@ -100,7 +108,9 @@ def load(path: Path) -> Checkpoint:
             raise
         raise CheckpointError(f"{path} is damaged or not a checkpoint: {error}") from error
     if metadata.get("digest") != digest:
-        raise CheckpointError(f"{path} was altered or damaged: its contents do not match its digest")
+        raise CheckpointError(
+            f"{path} was altered or damaged: its contents do not match its digest"
+        )
     return Checkpoint(arrays, _parse(text, path), path)
 
 
@@ -127,11 +137,28 @@ def _parse(text: str, path: Path) -> dict[str, Any]:
     """The description of a checkpoint, which names the step that the file's name says."""
     try:
         description = json.loads(text)
-        version, step, seconds = description["format"], description["step"], description.get("seconds", 0.0)
-        if not isinstance(step, int) or not isinstance(seconds, int | float) or not math.isfinite(seconds):
+        version, step, seconds = (
+            description["format"],
+            description["step"],
+            description.get("seconds", 0.0),
+        )
+        if (
+            not isinstance(step, int)
+            or not isinstance(seconds, int | float)
+            or not math.isfinite(seconds)
+        ):
             raise TypeError("step and seconds should be numbers")
-    except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError) as error:
-        raise CheckpointError(f"{path} does not say what it holds: {type(error).__name__}: {error}") from error
+    except (
+        ValueError,
+        TypeError,
+        KeyError,
+        AttributeError,
+        OverflowError,
+        RecursionError,
+    ) as error:
+        raise CheckpointError(
+            f"{path} does not say what it holds: {type(error).__name__}: {error}"
+        ) from error
     if version != FORMAT:
         raise CheckpointError(f"{path} has format {version}; this version reads format {FORMAT}")
     named = _NAME.fullmatch(path.name)

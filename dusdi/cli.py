@@ -65,7 +65,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 option = next((text for text in unknown if text.startswith("-")), None)
                 if option is None:
                     raise UsageError(f"unexpected argument {unknown[0]!r}")
-                raise unknown_name("option", option.split("=")[0], commands[namespace.command].option_names())
+                raise unknown_name(
+                    "option", option.split("=")[0], commands[namespace.command].option_names()
+                )
             _load_libraries()
         # What `kill`, cluster schedulers and a closed terminal send is to save what Ctrl-C saves.
         with handling(STOPPING, signal.default_int_handler), _plain_warnings():
@@ -113,15 +115,24 @@ def _plain_warnings() -> Iterator[None]:
 
 
 def _make_parser() -> tuple[_Parser, dict[str, _Parser]]:
-    parser = _Parser(prog="dusdi", description="Discover disentangled skills without reward, and put them to work.")
+    parser = _Parser(
+        prog="dusdi",
+        description="Discover disentangled skills without reward, and put them to work.",
+    )
     parser.add_argument("--version", action="version", version=f"dusdi {metadata.version('dusdi')}")
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=_Parser)
+    commands = parser.add_subparsers(
+        dest="command", required=True, metavar="COMMAND", parser_class=_Parser
+    )
     made = {}
 
     def command(name: str, run: Any, text: str) -> _Parser:
-        made[name] = commands.add_parser(name, help=text, description=text, formatter_class=_formatter, allow_abbrev=False)
+        made[name] = commands.add_parser(
+            name, help=text, description=text, formatter_class=_formatter, allow_abbrev=False
+        )
         made[name].set_defaults(run=run)
-        made[name].add_argument("--debug", action="store_true", help="show the traceback of an error")
+        made[name].add_argument(
+            "--debug", action="store_true", help="show the traceback of an error"
+        )
         return made[name]
 
     command("envs", _envs, "list the worlds, their factors and sizes, and their tasks")
@@ -130,48 +141,101 @@ def _make_parser() -> tuple[_Parser, dict[str, _Parser]]:
     own = "gym:ID, package.module:function or path/to/file.py:function"
     env_help = f"a world (see `dusdi envs`), or one of your own: {own}"
     pretrain.add_argument("env", metavar="ENV", help=env_help)
-    pretrain.add_argument("--method", help="skill-discovery objective: dusdi, diayn, diayn-mc (default: dusdi)")
-    pretrain.add_argument("--preset", help=f"settings to start from: {', '.join(PRESETS)} (default: fast)")
-    pretrain.add_argument("--out", metavar="DIR", help="the run's folder (default: runs/ENV-METHOD-seedS)")
-    pretrain.add_argument("--resume", action="store_true", help="go on with the run in that folder, if there is one")
+    pretrain.add_argument(
+        "--method", help="skill-discovery objective: dusdi, diayn, diayn-mc (default: dusdi)"
+    )
+    pretrain.add_argument(
+        "--preset", help=f"settings to start from: {', '.join(PRESETS)} (default: fast)"
+    )
+    pretrain.add_argument(
+        "--out", metavar="DIR", help="the run's folder (default: runs/ENV-METHOD-seedS)"
+    )
+    pretrain.add_argument(
+        "--resume", action="store_true", help="go on with the run in that folder, if there is one"
+    )
     pretrain.add_argument("--quiet", action="store_true", help="show no progress")
     _add_world_options(pretrain)
     _add_fields(pretrain.add_argument_group("config fields (default: the preset's value)"), Config)
 
-    downstream = command("downstream", _downstream, "learn a task with a run's skills, or without any (agent sac)")
-    downstream.add_argument("skills", metavar="RUN", help="the folder of the run that learned the skills, or `scratch` for none")
+    downstream = command(
+        "downstream", _downstream, "learn a task with a run's skills, or without any (agent sac)"
+    )
+    downstream.add_argument(
+        "skills",
+        metavar="RUN",
+        help="the folder of the run that learned the skills, or `scratch` for none",
+    )
     task_help = f"a task (see `dusdi envs`), or one of your own: {own}"
     downstream.add_argument("task", metavar="TASK", help=task_help)
     downstream.add_argument("--agent", help=f"{', '.join(AGENTS)} (default: ppo; sac from scratch)")
-    downstream.add_argument("--preset", help=f"settings to start from: {', '.join(PPO_PRESETS)} (default: fast)")
-    downstream.add_argument("--run-seed", type=whole, default=0, help="which seed of a run of several, counted from 0")
-    downstream.add_argument("--out", metavar="DIR", help="the run's folder (default: runs/TASK-METHOD-AGENT-seedS)")
-    downstream.add_argument("--resume", action="store_true", help="go on with the run in that folder, if there is one")
+    downstream.add_argument(
+        "--preset", help=f"settings to start from: {', '.join(PPO_PRESETS)} (default: fast)"
+    )
+    downstream.add_argument(
+        "--run-seed", type=whole, default=0, help="which seed of a run of several, counted from 0"
+    )
+    downstream.add_argument(
+        "--out", metavar="DIR", help="the run's folder (default: runs/TASK-METHOD-AGENT-seedS)"
+    )
+    downstream.add_argument(
+        "--resume", action="store_true", help="go on with the run in that folder, if there is one"
+    )
     downstream.add_argument("--quiet", action="store_true", help="show no progress")
     _add_world_options(downstream)
-    _add_fields(downstream.add_argument_group("config fields of ppo and cpg (default: the preset's value)"), PPOConfig)
+    _add_fields(
+        downstream.add_argument_group("config fields of ppo and cpg (default: the preset's value)"),
+        PPOConfig,
+    )
     further = downstream.add_argument_group("further config fields of sac")
     _add_fields(further, Config, skip=set(PPOConfig.fields()))
 
-    evaluate = command("evaluate", _evaluate, "measure how disentangled a run's skills are (DCI), or what a task's run earns")
+    evaluate = command(
+        "evaluate",
+        _evaluate,
+        "measure how disentangled a run's skills are (DCI), or what a task's run earns",
+    )
     evaluate.add_argument("run_folder", metavar="RUN", help="a run's folder")
-    evaluate.add_argument("--steps", type=whole, default=100_000, help="environment steps to measure DCI on (default: 100,000)")
-    evaluate.add_argument("--episodes", type=whole, default=100, help="episodes to measure returns on (default: 100)")
+    evaluate.add_argument(
+        "--steps",
+        type=whole,
+        default=100_000,
+        help="environment steps to measure DCI on (default: 100,000)",
+    )
+    evaluate.add_argument(
+        "--episodes", type=whole, default=100, help="episodes to measure returns on (default: 100)"
+    )
     evaluate.add_argument("--seed", type=whole, default=0, help="seed of the evaluation")
     evaluate.add_argument("--env", help=f"the run's world, if it is not one of dusdi's: {own}")
     _add_world_options(evaluate)
-    evaluate.add_argument("--oracle", action="store_true", help="also measure the world's hand-written oracle, a ceiling")
-    evaluate.add_argument("--json", action="store_true", help="print one JSON object instead of a table")
+    evaluate.add_argument(
+        "--oracle",
+        action="store_true",
+        help="also measure the world's hand-written oracle, a ceiling",
+    )
+    evaluate.add_argument(
+        "--json", action="store_true", help="print one JSON object instead of a table"
+    )
     evaluate.add_argument("--out", metavar="DIR", help="folder of the results (default: the run's)")
     evaluate.add_argument("--quiet", action="store_true", help="show no progress")
 
     render = command("render", _render, "make a video of a run's skills, or of a task's solution")
     render.add_argument("run_folder", metavar="RUN", help="a run's folder")
     render.add_argument("--out", required=True, metavar="FILE", help="the video, .mp4 or .gif")
-    render.add_argument("--skill", action="append", default=[], help="a skill to show, e.g. 0,3,1; may be repeated")
-    render.add_argument("--count", type=whole, default=6, help="how many skills to show if none is given (default: 6)")
-    render.add_argument("--seed", type=whole, default=0, help="seed of the world and the random skills")
-    render.add_argument("--run-seed", type=whole, default=0, help="which seed of a run of several, counted from 0")
+    render.add_argument(
+        "--skill", action="append", default=[], help="a skill to show, e.g. 0,3,1; may be repeated"
+    )
+    render.add_argument(
+        "--count",
+        type=whole,
+        default=6,
+        help="how many skills to show if none is given (default: 6)",
+    )
+    render.add_argument(
+        "--seed", type=whole, default=0, help="seed of the world and the random skills"
+    )
+    render.add_argument(
+        "--run-seed", type=whole, default=0, help="which seed of a run of several, counted from 0"
+    )
     render.add_argument("--view", help="which kind of picture to draw, of worlds that have several")
     render.add_argument("--env", help=f"the run's world, if it is not one of dusdi's: {own}")
     _add_world_options(render)
@@ -187,26 +251,70 @@ def _make_parser() -> tuple[_Parser, dict[str, _Parser]]:
     compare.add_argument("--out", default="compare.png", metavar="FILE", help=text)
     compare.add_argument("--json", action="store_true", help="print a JSON list instead of a table")
 
-    reproduce = command("reproduce", _reproduce, "make a table or figure of the paper; go on where it was stopped")
+    reproduce = command(
+        "reproduce", _reproduce, "make a table or figure of the paper; go on where it was stopped"
+    )
     reproduce.add_argument(
         "experiment",
         metavar="WHAT",
         help="table1 (DCI), fig3 (Q decomposition), fig4 (tasks), fig6 (causal policy gradient), more-factors (beyond the paper)",
     )
-    reproduce.add_argument("--out", default="results", metavar="DIR", help="folder of tables and figures (default: results)")
-    reproduce.add_argument("--runs", default="runs/reproduce", metavar="DIR", help="folder of the runs (default: runs/reproduce)")
-    reproduce.add_argument("--seeds", type=whole, default=3, help="how many seeds, from 0 (default: 3)")
-    reproduce.add_argument("--preset", default="fast", help=f"settings of the runs: {', '.join(PRESETS)} (default: fast)")
-    reproduce.add_argument("--steps", type=whole, help="environment steps per run of skill discovery (default: the preset's)")
-    reproduce.add_argument("--task-steps", type=whole, help="environment steps per downstream run (default: the preset's)")
     reproduce.add_argument(
-        "--worlds", nargs="+", default=[], metavar="WORLD", help="make only these anew, the files keep the others (default: all)"
+        "--out",
+        default="results",
+        metavar="DIR",
+        help="folder of tables and figures (default: results)",
     )
     reproduce.add_argument(
-        "--tasks", nargs="+", default=[], metavar="TASK", help="of fig4, make only these anew (default: all of the worlds)"
+        "--runs",
+        default="runs/reproduce",
+        metavar="DIR",
+        help="folder of the runs (default: runs/reproduce)",
     )
-    reproduce.add_argument("--evaluation-steps", type=whole, default=100_000, help="steps to measure DCI on (default: 100,000)")
-    reproduce.add_argument("--jobs", type=whole, default=1, help="runs at a time, each on its share of the cores (default: 1)")
+    reproduce.add_argument(
+        "--seeds", type=whole, default=3, help="how many seeds, from 0 (default: 3)"
+    )
+    reproduce.add_argument(
+        "--preset",
+        default="fast",
+        help=f"settings of the runs: {', '.join(PRESETS)} (default: fast)",
+    )
+    reproduce.add_argument(
+        "--steps",
+        type=whole,
+        help="environment steps per run of skill discovery (default: the preset's)",
+    )
+    reproduce.add_argument(
+        "--task-steps",
+        type=whole,
+        help="environment steps per downstream run (default: the preset's)",
+    )
+    reproduce.add_argument(
+        "--worlds",
+        nargs="+",
+        default=[],
+        metavar="WORLD",
+        help="make only these anew, the files keep the others (default: all)",
+    )
+    reproduce.add_argument(
+        "--tasks",
+        nargs="+",
+        default=[],
+        metavar="TASK",
+        help="of fig4, make only these anew (default: all of the worlds)",
+    )
+    reproduce.add_argument(
+        "--evaluation-steps",
+        type=whole,
+        default=100_000,
+        help="steps to measure DCI on (default: 100,000)",
+    )
+    reproduce.add_argument(
+        "--jobs",
+        type=whole,
+        default=1,
+        help="runs at a time, each on its share of the cores (default: 1)",
+    )
     reproduce.add_argument("--quiet", action="store_true", help="show no progress")
     return parser, made
 
@@ -216,7 +324,9 @@ def _formatter(prog: str) -> argparse.HelpFormatter:
     return argparse.HelpFormatter(prog, max_help_position=width // 3, width=width)
 
 
-def _add_fields(group: argparse._ArgumentGroup, kind: type[BaseConfig], skip: Collection[str] = ()) -> None:
+def _add_fields(
+    group: argparse._ArgumentGroup, kind: type[BaseConfig], skip: Collection[str] = ()
+) -> None:
     """An option for each config field, with its documentation as help."""
     for name, field in kind.fields().items():
         if name in SKIPPED_FIELDS or name in skip:
@@ -364,7 +474,9 @@ def _envs(arguments: argparse.Namespace) -> None:
     for name, world_class in WORLDS.items():
         spec = world_class().spec
         others = [factor for factor in spec.factors if not factor.controlled]
-        options = [f"{p.name}={p.default}" for p in inspect.signature(world_class).parameters.values()]
+        options = [
+            f"{p.name}={p.default}" for p in inspect.signature(world_class).parameters.values()
+        ]
         console.print(Text(name, style="bold"))
         for heading, text in (
             ("sizes", f"{spec.observation_size} observations, {spec.action_size} actions"),
@@ -399,13 +511,24 @@ def _pretrain(arguments: argparse.Namespace) -> None:
     from dusdi.info import saved_world
     from dusdi.pretraining import pretrain
 
-    fields = {name: getattr(arguments, name) for name in Config.fields() if getattr(arguments, name, None) is not None}
+    fields = {
+        name: getattr(arguments, name)
+        for name in Config.fields()
+        if getattr(arguments, name, None) is not None
+    }
     fields.pop("preset", None)
     name = _place(arguments.env)
     default = f"runs/{name}-{fields.get('method', 'dusdi')}-seed{fields.get('seed', 0)}"
     out = Path(arguments.out or default)
     world = _world(arguments.env, arguments, saved_world(out) if arguments.resume else None)
-    skills = pretrain(world, preset=arguments.preset, out=out, resume=arguments.resume, progress=not arguments.quiet, **fields)
+    skills = pretrain(
+        world,
+        preset=arguments.preset,
+        out=out,
+        resume=arguments.resume,
+        progress=not arguments.quiet,
+        **fields,
+    )
     print(f"{skills.step:,} steps done; skills in {out}")
     run, env = shlex.quote(str(out)), _next_options(arguments.env, arguments)
     print(f"next: dusdi evaluate {run}{env}\n      dusdi render {run} --out {run}/skills.mp4{env}")
@@ -421,21 +544,31 @@ def _downstream(arguments: argparse.Namespace) -> None:
         raise unknown_name("agent", agent, AGENTS)
     kind: type[BaseConfig] = Config if agent == "sac" else PPOConfig
     given = {**PPOConfig.fields(), **Config.fields()}
-    fields = {name: getattr(arguments, name) for name in given if getattr(arguments, name, None) is not None}
+    fields = {
+        name: getattr(arguments, name)
+        for name in given
+        if getattr(arguments, name, None) is not None
+    }
     for name in ("preset", "method", "agent"):
         fields.pop(name, None)
     for name in fields:
         if name not in kind.fields():
             raise UsageError(f"--{name.replace('_', '-')} is not a setting of agent {agent}")
     if agent != "sac" and arguments.skills == "scratch":
-        raise UsageError(f"agent {agent} chooses skills: name the run that learned them instead of scratch")
+        raise UsageError(
+            f"agent {agent} chooses skills: name the run that learned them instead of scratch"
+        )
     skills = None if arguments.skills == "scratch" else load(arguments.skills, arguments.run_seed)
     like = skills.spec if skills else None
     own = arguments.task if ":" in arguments.task else None
     task = _own_world(own, arguments, like) or arguments.task
     name = "-".join(part for part in (skills.config.method if skills else "", agent) if part)
     out = Path(arguments.out or f"runs/{_place(arguments.task)}-{name}-seed{fields.get('seed', 0)}")
-    options: dict[str, Any] = {"preset": arguments.preset, "resume": arguments.resume, "progress": not arguments.quiet}
+    options: dict[str, Any] = {
+        "preset": arguments.preset,
+        "resume": arguments.resume,
+        "progress": not arguments.quiet,
+    }
     solution = downstream(skills, task, agent=arguments.agent, out=out, **options, **fields)
     print(f"{solution.step:,} steps done; solution in {out}")
     run, env = shlex.quote(str(out)), _next_options(arguments.task, arguments)
@@ -447,7 +580,9 @@ def _evaluate_task(arguments: argparse.Namespace) -> None:
     from dusdi.evaluation import measure_task
 
     if arguments.oracle:
-        raise UsageError("--oracle is for runs of skill discovery; a task's hand-written solution is always measured")
+        raise UsageError(
+            "--oracle is for runs of skill discovery; a task's hand-written solution is always measured"
+        )
     world = _own_world(arguments.env, arguments, load_controller(arguments.run_folder).spec)
     options = {"episodes": arguments.episodes, "seed": arguments.seed, "out": arguments.out}
     report = measure_task(arguments.run_folder, world, progress=not arguments.quiet, **options)
@@ -457,11 +592,17 @@ def _evaluate_task(arguments: argparse.Namespace) -> None:
     task, folder = report["run"]["world"]["name"], arguments.out or arguments.run_folder
     title = Text(f"{task}, {arguments.run_folder}, {arguments.episodes} episodes")
     table = Table("", "return per episode", title=title)
-    for name, key in (("random skills", "random_skills"), ("hand-written solution", "hand_written")):
+    for name, key in (
+        ("random skills", "random_skills"),
+        ("hand-written solution", "hand_written"),
+    ):
         if key in report:
             table.add_row(name, f"{report[key]:,.2f}")
     for found in report["seeds"]:
-        table.add_row(f"this run, seed {found['seed']}", f"{found['return']:,.2f} ± {found['return_std']:,.2f}")
+        table.add_row(
+            f"this run, seed {found['seed']}",
+            f"{found['return']:,.2f} ± {found['return_std']:,.2f}",
+        )
     _console().print(table)
     print(f"channels: {folder}/return.json")
 
@@ -485,7 +626,9 @@ def _evaluate(arguments: argparse.Namespace) -> None:
     report = measure(arguments.run_folder, world, out=arguments.out, **options)
     oracle = None
     if arguments.oracle:
-        oracle = evaluate_oracle(world, skill_length=skills.config.skill_length, **options).to_json()
+        oracle = evaluate_oracle(
+            world, skill_length=skills.config.skill_length, **options
+        ).to_json()
     if arguments.json:
         print(json.dumps(report | {"oracle": oracle} if oracle else report))
         return
@@ -540,7 +683,9 @@ def _render(arguments: argparse.Namespace) -> None:
     options = {"count": arguments.count, "seed": arguments.seed, "progress": not arguments.quiet}
     if is_downstream(arguments.run_folder):
         if arguments.skill:
-            raise UsageError("--skill is for runs of skill discovery; a task's solution chooses its skills itself")
+            raise UsageError(
+                "--skill is for runs of skill discovery; a task's solution chooses its skills itself"
+            )
         solution = load_controller(arguments.run_folder, arguments.run_seed)
         task = task_for(solution.spec, _own_world(arguments.env, arguments, solution.spec))
         if arguments.view:
@@ -580,7 +725,10 @@ def _compare(arguments: argparse.Namespace) -> None:
         print(json.dumps(rows))
         return
     console = _console()
-    rows = [{name: value for name, value in row.items() if any(other[name] for other in rows)} for row in rows]
+    rows = [
+        {name: value for name, value in row.items() if any(other[name] for other in rows)}
+        for row in rows
+    ]
     if console.width < 100:  # runs below each other
         for row in rows:
             console.print(Text(row["run"], style="bold"))

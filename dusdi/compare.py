@@ -41,7 +41,9 @@ def _labels(paths: Sequence[str | Path]) -> list[str]:
     """Names of folders, or all of their paths if two have the same name."""
     names = [Path(path).resolve().name for path in paths]
     names = names if len(set(names)) == len(names) else [str(path) for path in paths]
-    return [name.encode("utf-8", errors="replace").decode() for name in names]  # file names may be any bytes
+    return [
+        name.encode("utf-8", errors="replace").decode() for name in names
+    ]  # file names may be any bytes
 
 
 def _row(label: str, run: RunInfo) -> dict[str, str]:
@@ -57,6 +59,7 @@ def _row(label: str, run: RunInfo) -> dict[str, str]:
         "steps": f"{run.step:,}" + (f" of {run.steps:,}" if run.step < run.steps else ""),
         "seconds": f"{run.seconds:,.0f}",
         "last logged": f"{run.metric} {np.mean(final):.3g}{spread}" if final else "nothing",
-        "D, C, I": " ".join(f"{score:.3f}" for score in dci) + (f" at step {at:,}" if dci and at != run.step else ""),
+        "D, C, I": " ".join(f"{score:.3f}" for score in dci)
+        + (f" at step {at:,}" if dci and at != run.step else ""),
         "return": f"{earned:,.2f}" if earned is not None else "",
     }

@@ -49,7 +49,9 @@ class BaseConfig:
     def __post_init__(self):
         for name, annotation in self.types().items():
             field = self.fields()[name]
-            object.__setattr__(self, name, _checked(name, getattr(self, name), annotation, field.metadata))
+            object.__setattr__(
+                self, name, _checked(name, getattr(self, name), annotation, field.metadata)
+            )
         self.check()
 
     def check(self) -> None:
@@ -72,66 +74,131 @@ class Config(BaseConfig):
     seeds: int = setting(1, "how many seeds to train at once, by vmap", low=1)
     num_envs: int = setting(4, "copies of the world stepped together (paper: 4)", low=1)
     steps_per_update: int = setting(2, "environment steps per gradient update (paper: 2)", low=1)
-    random_steps: int = setting(24_000, "environment steps of random actions before learning (release: 24,000)")
-    episode_length: int = setting(0, "steps between resets while training; 0: the world's own episode length")
+    random_steps: int = setting(
+        24_000, "environment steps of random actions before learning (release: 24,000)"
+    )
+    episode_length: int = setting(
+        0, "steps between resets while training; 0: the world's own episode length"
+    )
     log_every: int = setting(20_000, "environment steps between two log rows", low=1)
     checkpoint_every: int = setting(400_000, "environment steps between two checkpoints", low=1)
 
     # --- skills ---
-    skill_kind: Literal["discrete", "continuous"] = setting("discrete", "kind of every skill component")
-    skill_values: int = setting(5, "k, values of a discrete component (paper: 5)", low=1, high=1_000_000)
+    skill_kind: Literal["discrete", "continuous"] = setting(
+        "discrete", "kind of every skill component"
+    )
+    skill_values: int = setting(
+        5, "k, values of a discrete component (paper: 5)", low=1, high=1_000_000
+    )
     skill_dim: int = setting(1, "m, dimensions of a continuous component", low=1)
-    skill_length: int = setting(50, "L, steps a skill stays in force (paper: 50)", low=1, high=100_000)
-    max_skills: int = setting(4096, "most skills DIAYN's single component may have (paper: 4096)", low=1)
+    skill_length: int = setting(
+        50, "L, steps a skill stays in force (paper: 50)", low=1, high=100_000
+    )
+    max_skills: int = setting(
+        4096, "most skills DIAYN's single component may have (paper: 4096)", low=1
+    )
 
     # --- intrinsic reward ---
     penalty_weight: float = setting(0.1, "lambda, weight of the entanglement penalty (paper: 0.1)")
-    penalty: Literal["paper", "club"] = setting("paper", "estimate of I(S^-i; Z^i): paper's lower bound or CLUB's upper")
-    penalty_start: int = setting(0, "environment steps before the penalty counts (release: 1,000,000)")
-    mask_steps: int = setting(10, "steps after a skill switch without discriminator loss and reward (release: 10)")
-    discriminator_hidden: tuple[int, ...] = setting((1024, 1024), "hidden layers of each q_phi (paper)", low=1, high=16_384)
+    penalty: Literal["paper", "club"] = setting(
+        "paper", "estimate of I(S^-i; Z^i): paper's lower bound or CLUB's upper"
+    )
+    penalty_start: int = setting(
+        0, "environment steps before the penalty counts (release: 1,000,000)"
+    )
+    mask_steps: int = setting(
+        10, "steps after a skill switch without discriminator loss and reward (release: 10)"
+    )
+    discriminator_hidden: tuple[int, ...] = setting(
+        (1024, 1024), "hidden layers of each q_phi (paper)", low=1, high=16_384
+    )
     discriminator_bumps: int = setting(
         0, "Gaussian bumps through which each q_phi sees an entry; 0: the plain entry", high=10_000
     )
-    bumps_on: Literal["all", "codes"] = setting("all", "entries seen through bumps: all, or those that only name things")
-    discriminator_lr: float = setting(1e-4, "learning rate of each q_phi (paper)", low=POSITIVE)
-    discriminator_decay: float = setting(0.0, "weight of q_phi's squared parameters in its loss, divided by k")
-    elsewhere_weight: float = setting(0.0, "weight of q_phi's further answer, that a state is nobody's place (discrete skills)")
-    elsewhere_steps: int = setting(1, "environment steps in which that weight grows, with their square", low=1)
-    reward_floor: float = setting(
-        0.0, "share of the prior mixed into q_phi for the reward, which bounds it below", high=BELOW_ONE
+    bumps_on: Literal["all", "codes"] = setting(
+        "all", "entries seen through bumps: all, or those that only name things"
     )
-    penalty_hidden: tuple[int, ...] = setting((1024, 1024), "hidden layers of each q_psi (paper)", low=1, high=16_384)
+    discriminator_lr: float = setting(1e-4, "learning rate of each q_phi (paper)", low=POSITIVE)
+    discriminator_decay: float = setting(
+        0.0, "weight of q_phi's squared parameters in its loss, divided by k"
+    )
+    elsewhere_weight: float = setting(
+        0.0, "weight of q_phi's further answer, that a state is nobody's place (discrete skills)"
+    )
+    elsewhere_steps: int = setting(
+        1, "environment steps in which that weight grows, with their square", low=1
+    )
+    reward_floor: float = setting(
+        0.0,
+        "share of the prior mixed into q_phi for the reward, which bounds it below",
+        high=BELOW_ONE,
+    )
+    penalty_hidden: tuple[int, ...] = setting(
+        (1024, 1024), "hidden layers of each q_psi (paper)", low=1, high=16_384
+    )
     penalty_lr: float = setting(1e-4, "learning rate of each q_psi (paper)", low=POSITIVE)
 
     # --- soft actor-critic ---
-    actor_hidden: tuple[int, ...] = setting((1024, 1024), "hidden layers of the actor (paper)", low=1, high=16_384)
-    critic_hidden: tuple[int, ...] = setting((1024, 1024), "hidden layers of each critic (paper)", low=1, high=16_384)
-    skill_input: Literal["concat", "gate"] = setting("concat", "skill joins the state, or also scales the first layer")
-    actor_parts: Literal["whole", "additive"] = setting("whole", "one actor network, or the sum of one per skill component")
-    input_gain: float = setting(0.0, "start of learned gains on the inputs of actor and critics; 0: none")
-    input_limit: int = setting(0, "inputs that networks of a single component keep, those with the largest gains; 0: all")
+    actor_hidden: tuple[int, ...] = setting(
+        (1024, 1024), "hidden layers of the actor (paper)", low=1, high=16_384
+    )
+    critic_hidden: tuple[int, ...] = setting(
+        (1024, 1024), "hidden layers of each critic (paper)", low=1, high=16_384
+    )
+    skill_input: Literal["concat", "gate"] = setting(
+        "concat", "skill joins the state, or also scales the first layer"
+    )
+    actor_parts: Literal["whole", "additive"] = setting(
+        "whole", "one actor network, or the sum of one per skill component"
+    )
+    input_gain: float = setting(
+        0.0, "start of learned gains on the inputs of actor and critics; 0: none"
+    )
+    input_limit: int = setting(
+        0, "inputs that networks of a single component keep, those with the largest gains; 0: all"
+    )
     input_limit_from: int = setting(0, "environment steps before the other inputs are dropped")
-    free_std: bool = setting(False, "actor's deviations are parameters of their own instead of outputs (paper)")
-    half_precision: bool = setting(False, "shared products read bfloat16 numbers, where the processor knows them")
-    critic_skill: Literal["all", "own"] = setting("all", "critic of component i sees all of z, or only z^i")
+    free_std: bool = setting(
+        False, "actor's deviations are parameters of their own instead of outputs (paper)"
+    )
+    half_precision: bool = setting(
+        False, "shared products read bfloat16 numbers, where the processor knows them"
+    )
+    critic_skill: Literal["all", "own"] = setting(
+        "all", "critic of component i sees all of z, or only z^i"
+    )
     actor_lr: float = setting(1e-4, "learning rate of the actor (paper)", low=POSITIVE)
     critic_lr: float = setting(1e-4, "learning rate of the critics (paper)", low=POSITIVE)
     batch_size: int = setting(1024, "transitions per update (paper: 1024)", low=1)
     replay_capacity: int = setting(1_000_000, "transitions kept for replay (release)", low=1)
     discount: float = setting(0.95, "gamma (release: 0.95)", high=BELOW_ONE)
-    tau: float = setting(0.01, "step of the target critics towards the critics (paper: 0.01)", low=POSITIVE, high=1)
-    decompose_q: bool = setting(True, "one Q function per skill component (paper) or one for their sum (ablation)")
+    tau: float = setting(
+        0.01, "step of the target critics towards the critics (paper: 0.01)", low=POSITIVE, high=1
+    )
+    decompose_q: bool = setting(
+        True, "one Q function per skill component (paper) or one for their sum (ablation)"
+    )
     twin_critics: bool = setting(True, "two critics per channel, the smaller one counts")
     entropy_backup: Literal["channel", "split", "none"] = setting(
-        "channel", "future entropy: a Q channel of its own (release), spread over the channels, or left out"
+        "channel",
+        "future entropy: a Q channel of its own (release), spread over the channels, or left out",
     )
-    alpha: float = setting(0.02, "temperature (paper: 0.02), or its start if it is learned", low=POSITIVE)
+    alpha: float = setting(
+        0.02, "temperature (paper: 0.02), or its start if it is learned", low=POSITIVE
+    )
     learn_alpha: bool = setting(False, "adapt the temperature to the target entropy")
-    target_entropy: float = setting(-1.0, "target entropy per action dimension, if the temperature is learned", low=-math.inf)
-    log_std_min: float = setting(-10.0, "lower bound of the actor's log standard deviation (paper)", low=-50, high=50)
-    log_std_max: float = setting(2.0, "upper bound of the actor's log standard deviation (paper)", low=-50, high=50)
-    normalise_observations: bool = setting(False, "networks see observations with running mean 0 and deviation 1")
+    target_entropy: float = setting(
+        -1.0, "target entropy per action dimension, if the temperature is learned", low=-math.inf
+    )
+    log_std_min: float = setting(
+        -10.0, "lower bound of the actor's log standard deviation (paper)", low=-50, high=50
+    )
+    log_std_max: float = setting(
+        2.0, "upper bound of the actor's log standard deviation (paper)", low=-50, high=50
+    )
+    normalise_observations: bool = setting(
+        False, "networks see observations with running mean 0 and deviation 1"
+    )
 
     @property
     def updates_per_iteration(self) -> int:
@@ -147,17 +214,27 @@ class Config(BaseConfig):
                 "if that is more); make steps larger or those smaller"
             )
         if self.batch_size > self.replay_capacity:
-            raise UsageError(f"batch_size ({self.batch_size}) must not be more than replay_capacity ({self.replay_capacity})")
+            raise UsageError(
+                f"batch_size ({self.batch_size}) must not be more than replay_capacity ({self.replay_capacity})"
+            )
         if self.log_std_min >= self.log_std_max:
-            raise UsageError(f"log_std_min ({self.log_std_min}) must be less than log_std_max ({self.log_std_max})")
+            raise UsageError(
+                f"log_std_min ({self.log_std_min}) must be less than log_std_max ({self.log_std_max})"
+            )
         if self.learn_alpha and self.target_entropy >= math.log(2):
-            raise UsageError(f"target_entropy must be below log 2 = 0.693 per action entry, not {self.target_entropy}")
+            raise UsageError(
+                f"target_entropy must be below log 2 = 0.693 per action entry, not {self.target_entropy}"
+            )
         if self.discriminator_bumps and not self.normalise_observations:
-            raise UsageError("discriminator_bumps need normalise_observations: the bumps lie where normalised entries do")
+            raise UsageError(
+                "discriminator_bumps need normalise_observations: the bumps lie where normalised entries do"
+            )
         for name in ("actor_hidden", "critic_hidden"):
             _check_layers(name, getattr(self, name))
         if self.input_limit and not self.input_gain:
-            raise UsageError("input_limit needs input_gain: inputs are kept by the size of their gains")
+            raise UsageError(
+                "input_limit needs input_gain: inputs are kept by the size of their gains"
+            )
         if self.discriminator_bumps == 1:
             raise UsageError("discriminator_bumps must be 0 (plain entries) or at least 2")
         if self.num_envs % self.steps_per_update:
@@ -172,7 +249,9 @@ class Config(BaseConfig):
                 f"for instance {nearest}"
             )
         if self.skill_kind == "discrete" and self.skill_values < 2:
-            raise UsageError("skill_values must be at least 2: a component with one value can't express anything")
+            raise UsageError(
+                "skill_values must be at least 2: a component with one value can't express anything"
+            )
         if self.mask_steps >= self.skill_length:
             raise UsageError(
                 f"mask_steps ({self.mask_steps}) must be smaller than skill_length ({self.skill_length}), "
@@ -192,13 +271,18 @@ class PPOConfig(BaseConfig):
     seed: int = setting(0, "random seed; with several seeds, the first of them")
     seeds: int = setting(1, "how many seeds to train at once, by vmap", low=1)
     num_envs: int = setting(4, "copies of the task stepped together (paper: 4)", low=1)
-    rollout_length: int = setting(20, "high-level steps of each copy between two updates (paper: 20)", low=1)
+    rollout_length: int = setting(
+        20, "high-level steps of each copy between two updates (paper: 20)", low=1
+    )
     log_every: int = setting(20_000, "environment steps between two log rows", low=1)
     checkpoint_every: int = setting(400_000, "environment steps between two checkpoints", low=1)
 
     # --- proximal policy optimisation; what the paper does not say is as in Stable-Baselines3 ---
     hidden: tuple[int, ...] = setting(
-        (128, 128), "hidden layers of policy and value network, with tanh (paper)", low=1, high=16_384
+        (128, 128),
+        "hidden layers of policy and value network, with tanh (paper)",
+        low=1,
+        high=16_384,
     )
     learning_rate: float = setting(1e-4, "learning rate (paper)", low=POSITIVE)
     batch_size: int = setting(32, "high-level steps per gradient step (paper)", low=1)
@@ -209,9 +293,15 @@ class PPOConfig(BaseConfig):
     value_weight: float = setting(0.5, "weight of the value loss")
     entropy_weight: float = setting(0.0, "weight of the policy's entropy")
     max_gradient: float = setting(0.5, "largest norm of a gradient", low=POSITIVE)
-    target_kl: float = setting(0.0, "stop an update once the policy has moved so far, summed over components; 0: never")
-    normalise_observations: bool = setting(False, "networks see observations with running mean 0 and deviation 1")
-    normalise_returns: bool = setting(False, "the value network predicts returns with running mean 0 and deviation 1")
+    target_kl: float = setting(
+        0.0, "stop an update once the policy has moved so far, summed over components; 0: never"
+    )
+    normalise_observations: bool = setting(
+        False, "networks see observations with running mean 0 and deviation 1"
+    )
+    normalise_returns: bool = setting(
+        False, "the value network predicts returns with running mean 0 and deviation 1"
+    )
 
     def check(self) -> None:
         _check_seed(self.seed, self.seeds)
@@ -256,7 +346,9 @@ def _checked(name: str, value: Any, annotation: Any, bounds: Mapping[str, float]
 
 
 def _checked_number(name: str, value: Any, kind: type, low: float, high: float) -> Any:
-    if isinstance(value, bool | np.bool_) or not isinstance(value, int | float | np.integer | np.floating):
+    if isinstance(value, bool | np.bool_) or not isinstance(
+        value, int | float | np.integer | np.floating
+    ):
         raise UsageError(f"{name} is a number, not {value!r}")
     if isinstance(value, float | np.floating) and not math.isfinite(value):
         raise UsageError(f"{name} must be a finite number, not {value}")
@@ -276,7 +368,13 @@ def _checked_number(name: str, value: Any, kind: type, low: float, high: float) 
 def _bound(value: Any, kind: type, low: float, high: float) -> str:
     """What a value that is out of range must be, in words."""
     if value > high:
-        return "less than 1" if high == BELOW_ONE else f"at most {high:,}" if kind is int else f"at most {high:g}"
+        return (
+            "less than 1"
+            if high == BELOW_ONE
+            else f"at most {high:,}"
+            if kind is int
+            else f"at most {high:g}"
+        )
     positive = low == POSITIVE or (kind is int and low == 1)
     return "positive" if positive else f"at least {low:g}"
 
@@ -356,7 +454,14 @@ PPO_PRESETS: dict[str, dict[str, Any]] = {
     ),
 }
 PPO_PRESETS["debug"] = PPO_PRESETS["fast"] | dict(
-    steps=32_000, num_envs=4, rollout_length=20, log_every=4_000, checkpoint_every=8_000, batch_size=16, hidden=(16,), epochs=2
+    steps=32_000,
+    num_envs=4,
+    rollout_length=20,
+    log_every=4_000,
+    checkpoint_every=8_000,
+    batch_size=16,
+    hidden=(16,),
+    epochs=2,
 )
 PPOConfig.presets = PPO_PRESETS
 
@@ -365,7 +470,10 @@ AGENTS = ("ppo", "cpg", "sac")  # that learn tasks: two with `PPOConfig`, the la
 
 
 def configure(
-    preset: str, world_presets: Mapping[str, Mapping[str, Any]], overrides: Mapping[str, Any], kind: type[BaseConfig] = Config
+    preset: str,
+    world_presets: Mapping[str, Mapping[str, Any]],
+    overrides: Mapping[str, Any],
+    kind: type[BaseConfig] = Config,
 ) -> Any:
     """The config of a run: the preset, then the world's wishes for it, then the user's."""
     if preset not in kind.presets:
@@ -373,19 +481,27 @@ def configure(
     for name in overrides:
         if name not in kind.fields():
             raise unknown_name("config field", name, kind.fields())
-    return kind(**{**kind.presets[preset], **world_presets.get(preset, {}), **overrides, "preset": preset})
+    return kind(
+        **{**kind.presets[preset], **world_presets.get(preset, {}), **overrides, "preset": preset}
+    )
 
 
 def from_json(data: Any, kind: type[BaseConfig] = Config) -> Any:
     """The config that `to_json` wrote, with all its fields and no others; else a `CheckpointError`."""
     if not isinstance(data, Mapping):
-        raise CheckpointError(f"the settings of this run should be a table of names and values, not {type(data).__name__}")
+        raise CheckpointError(
+            f"the settings of this run should be a table of names and values, not {type(data).__name__}"
+        )
     for name in data:
         if name not in kind.fields():
-            raise CheckpointError(f"this run has a setting {name!r} that this version of dusdi does not know")
+            raise CheckpointError(
+                f"this run has a setting {name!r} that this version of dusdi does not know"
+            )
     for name in kind.fields():
         if name not in data:
-            raise CheckpointError(f"this run lacks the setting {name!r}; it was edited, or made by another version of dusdi")
+            raise CheckpointError(
+                f"this run lacks the setting {name!r}; it was edited, or made by another version of dusdi"
+            )
     try:
         return kind(**data)
     except UsageError as error:

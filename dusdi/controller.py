@@ -40,7 +40,9 @@ class Controller(abc.ABC):
     interval: int
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} for {self.spec.name!r}, seed {self.seed}, {self.step:,} steps>"
+        return (
+            f"<{type(self).__name__} for {self.spec.name!r}, seed {self.seed}, {self.step:,} steps>"
+        )
 
     @abc.abstractmethod
     def decide(self, observation: np.ndarray) -> np.ndarray:
@@ -70,17 +72,25 @@ class SkillController(Controller):
         self.seed, self.step, self.folder = seed, step, folder
         self.interval = skills.config.skill_length
         self._params, self._normaliser = params, normaliser
-        agent = PPO(spec.observation_size, skills.space, np.ones((1, skills.space.components), bool), config)
+        agent = PPO(
+            spec.observation_size, skills.space, np.ones((1, skills.space.components), bool), config
+        )
 
         def mode(params, normaliser, observation):
-            seen = normalise.apply(normaliser, observation) if config.normalise_observations else observation
+            seen = (
+                normalise.apply(normaliser, observation)
+                if config.normalise_observations
+                else observation
+            )
             return agent.mode(params, seen)
 
         self._mode = jax.jit(mode)
 
     def decide(self, observation):
         """The most probable skill, [n, C] or [n, C, M]."""
-        return np.asarray(self._mode(self._params, self._normaliser, np.asarray(observation, np.float32)))
+        return np.asarray(
+            self._mode(self._params, self._normaliser, np.asarray(observation, np.float32))
+        )
 
     def act(self, observation, decision):
         return self.skills.act(observation[:, : self.skills.spec.observation_size], decision)
@@ -116,14 +126,24 @@ def load_controller(path: str | Path, seed: int = 0) -> Controller:
         raise UsageError(f"this run has seeds 0 to {config.seeds - 1}; there is no seed {seed}")
     skills = _skills_in(found)
     params, normaliser = _read_policy(found, spec, config, skills)
-    params, normaliser = jax.tree.map(lambda x: x if config.seeds == 1 else x[seed], (params, normaliser))
-    options: dict[str, Any] = {"seed": config.seed + seed, "step": found.description["step"], "folder": folder_of(found)}
+    params, normaliser = jax.tree.map(
+        lambda x: x if config.seeds == 1 else x[seed], (params, normaliser)
+    )
+    options: dict[str, Any] = {
+        "seed": config.seed + seed,
+        "step": found.description["step"],
+        "folder": folder_of(found),
+    }
     return SkillController(spec, config, skills, params, normaliser, **options)
 
 
-def _read_policy(found: Checkpoint, spec: WorldSpec, config: PPOConfig, skills: Skills) -> tuple[Any, Normaliser]:
+def _read_policy(
+    found: Checkpoint, spec: WorldSpec, config: PPOConfig, skills: Skills
+) -> tuple[Any, Normaliser]:
     """The high-level policy of all seeds and the moments of what it sees, if they are what the config says."""
-    agent = PPO(spec.observation_size, skills.space, np.ones((1, skills.space.components), bool), config)
+    agent = PPO(
+        spec.observation_size, skills.space, np.ones((1, skills.space.components), bool), config
+    )
 
     def one(key):
         params = agent.init(key).params
@@ -131,7 +151,9 @@ def _read_policy(found: Checkpoint, spec: WorldSpec, config: PPOConfig, skills: 
         return {"agent": {"params": params}, "normaliser": normalise.init(spec.observation_size)}
 
     keys = jax.random.split(jax.random.PRNGKey(0), config.seeds)
-    learned = checkpoint.read(found, jax.eval_shape(lambda: one(keys[0]) if config.seeds == 1 else jax.vmap(one)(keys)))
+    learned = checkpoint.read(
+        found, jax.eval_shape(lambda: one(keys[0]) if config.seeds == 1 else jax.vmap(one)(keys))
+    )
     return learned["agent"]["params"], learned["normaliser"]
 
 
@@ -140,7 +162,9 @@ def _skills_in(found: Checkpoint) -> Skills:
     config, spec = read_settings(found, part="skills")
     params = checkpoint.read(found, {"skills": shapes(spec, config, seeds=1)})["skills"]
     origin = found.description["skills"]
-    return Skills(spec, config, params.actor, params.normaliser, seed=origin["seed"], step=origin["step"])
+    return Skills(
+        spec, config, params.actor, params.normaliser, seed=origin["seed"], step=origin["step"]
+    )
 
 
 def is_downstream(path: str | Path) -> bool:
@@ -154,4 +178,6 @@ def is_downstream(path: str | Path) -> bool:
     except CheckpointError:
         description = find(path).description
     settings = description.get("config")
-    return "skills" in description or (isinstance(settings, dict) and settings.get("method") == "extrinsic")
+    return "skills" in description or (
+        isinstance(settings, dict) and settings.get("method") == "extrinsic"
+    )

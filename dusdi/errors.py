@@ -65,8 +65,16 @@ def explain(error: BaseException) -> str:
 def explain_os(error: OSError) -> str:
     """What the operating system refused, and where."""
     reason = error.strerror or str(error) or type(error).__name__
-    paths = [os.fspath(path) for path in (error.filename, error.filename2) if isinstance(path, str | os.PathLike)]
-    return f"can't read or write {paths[-1]}: {reason}" if paths else f"the operating system refused: {reason}"
+    paths = [
+        os.fspath(path)
+        for path in (error.filename, error.filename2)
+        if isinstance(path, str | os.PathLike)
+    ]
+    return (
+        f"can't read or write {paths[-1]}: {reason}"
+        if paths
+        else f"the operating system refused: {reason}"
+    )
 
 
 def _own_traceback(error: BaseException) -> str:
@@ -90,4 +98,8 @@ def _is_library(filename: str) -> bool:
     if {"site-packages", "dist-packages"} & set(path.split(os.sep)):
         return True
     scripts = sysconfig.get_path("scripts")
-    return filename.startswith("<") or os.path.dirname(path) == scripts or any(path.startswith(f + os.sep) for f in folders)
+    return (
+        filename.startswith("<")
+        or os.path.dirname(path) == scripts
+        or any(path.startswith(f + os.sep) for f in folders)
+    )

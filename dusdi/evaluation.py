@@ -165,7 +165,9 @@ def check_oracle(skills: Skills, world: World) -> None:
     if world.oracle is None:
         raise UsageError(f"nobody wrote an oracle for {world.spec.name!r}")
     if not isinstance(skills.space, Discrete) or skills.space.component_size != ORACLE_VALUES:
-        raise UsageError(f"oracles know discrete components of {ORACLE_VALUES} values; these skills are {skills.space}")
+        raise UsageError(
+            f"oracles know discrete components of {ORACLE_VALUES} values; these skills are {skills.space}"
+        )
 
 
 def evaluate_oracle(
@@ -294,7 +296,13 @@ def floor_returns(
 
 def ceiling_returns(task: Task, **options: Any) -> np.ndarray:
     """What the task's hand-written solution earns, [episodes, K]; the options are those of `returns`."""
-    return returns(task, lambda o: o, lambda o, _: task.solve(o), interval=1, **{"episodes": 100, "seed": 0, **options})
+    return returns(
+        task,
+        lambda o: o,
+        lambda o, _: task.solve(o),
+        interval=1,
+        **{"episodes": 100, "seed": 0, **options},
+    )
 
 
 def measure_task(
@@ -342,7 +350,9 @@ def measure_task(
         report["random_skills"] = float(floor.sum(1).mean())
     if isinstance(task, Task) and task.world.oracle is not None:
         solution = (json.dumps(task.spec.to_json()), episodes, seed)
-        if env is not None or solution not in _CEILINGS:  # of dusdi's own tasks it is the same for all runs
+        if (
+            env is not None or solution not in _CEILINGS
+        ):  # of dusdi's own tasks it is the same for all runs
             earned = play("hand-written solution", functools.partial(ceiling_returns, task))
             _CEILINGS[solution] = float(earned.sum(1).mean())
         report["hand_written"] = _CEILINGS[solution]
@@ -353,7 +363,10 @@ def measure_task(
 
 
 def _spread(values: Any) -> dict[str, float]:
-    return {"return": float(np.mean(values)), "return_std": float(np.std(values, ddof=1)) if len(values) > 1 else 0.0}
+    return {
+        "return": float(np.mean(values)),
+        "return_std": float(np.std(values, ddof=1)) if len(values) > 1 else 0.0,
+    }
 
 
 def task_for(spec: WorldSpec, env: World | str | None = None) -> World:
@@ -382,9 +395,14 @@ def world_for(skills: Skills, env: World | str | None = None) -> World:
         return make(skills.spec.name, **skills.spec.options)
     env = as_world(env)
     ours, theirs = skills.spec, env.spec
-    sizes = (ours.observation_size, ours.action_size) == (theirs.observation_size, theirs.action_size)
+    sizes = (ours.observation_size, ours.action_size) == (
+        theirs.observation_size,
+        theirs.action_size,
+    )
     if not sizes or ours.factors != theirs.factors:
-        raise UsageError(f"that is not the world of the skills, which has {difference(ours, theirs)}")
+        raise UsageError(
+            f"that is not the world of the skills, which has {difference(ours, theirs)}"
+        )
     if changed := difference(ours, dataclasses.replace(theirs, channels=ours.channels)):
         warnings.warn(f"the skills were learned in another world, one with {changed}", stacklevel=3)
     return env

@@ -27,10 +27,15 @@ def check_setting(skills: Skills, task: World) -> None:
     """Raises a `UsageError` if the task pays nothing or is not set in the world of the skills."""
     ours, theirs = skills.spec, task.spec
     if not theirs.channels:
-        raise UsageError(f"{theirs.name!r} is a world without reward, not a task; its tasks are called {theirs.name}/…")
+        raise UsageError(
+            f"{theirs.name!r} is a world without reward, not a task; its tasks are called {theirs.name}/…"
+        )
     setting = task.world.spec if isinstance(task, Task) else theirs
     # a task's observation begins with the world's
-    same_start = theirs.factors[: len(ours.factors)] == ours.factors and theirs.observation_size >= ours.observation_size
+    same_start = (
+        theirs.factors[: len(ours.factors)] == ours.factors
+        and theirs.observation_size >= ours.observation_size
+    )
     if not same_start or ours.action_size != theirs.action_size:
         raise UsageError(
             f"the skills ({skills.space}) are for {describe(ours)}; "
@@ -45,7 +50,9 @@ def check_fit(skills: Skills, task: World) -> None:
     """Raises a `UsageError` unless these are skills to choose from in that task."""
     check_setting(skills, task)
     if not skills.space.components:
-        raise UsageError(f"the run of {skills.spec.name!r} holds a flat policy and no skills; agent sac fine-tunes it")
+        raise UsageError(
+            f"the run of {skills.spec.name!r} holds a flat policy and no skills; agent sac fine-tunes it"
+        )
 
 
 class GraphHierarchy:
@@ -60,7 +67,9 @@ class GraphHierarchy:
         state = jax.vmap(self._task.reset)(jax.random.split(key, self._count))
         return (state, jnp.zeros(self._count, jnp.int32)), jax.vmap(self._task.observe)(state)
 
-    def step(self, params: SkillParams, carry: EnvState, key: jax.Array, skill: jax.Array) -> tuple[EnvState, Step]:
+    def step(
+        self, params: SkillParams, carry: EnvState, key: jax.Array, skill: jax.Array
+    ) -> tuple[EnvState, Step]:
         """L steps under one skill each; the reward [n, K] is the mean over them."""
         reset_key, *keys = jax.random.split(key, self._length + 1)
         observe, end = jax.vmap(self._task.observe), self._task.spec.episode_length
@@ -101,9 +110,16 @@ class Hierarchy:
         check_fit(skills, task)
         self.task, self._skills, self._count, self._autoreset = task, skills, count, autoreset
         self._length, self._size = skills.config.skill_length, skills.spec.observation_size
-        self._graph = GraphHierarchy(task, skills, count, autoreset=autoreset) if isinstance(task, JaxWorld) else None
+        self._graph = (
+            GraphHierarchy(task, skills, count, autoreset=autoreset)
+            if isinstance(task, JaxWorld)
+            else None
+        )
         if self._graph:
-            self._init, self._step = jax.jit(self._graph.init), jax.jit(self._graph.step, donate_argnums=1)
+            self._init, self._step = (
+                jax.jit(self._graph.init),
+                jax.jit(self._graph.step, donate_argnums=1),
+            )
             self._key = jax.random.PRNGKey(0)
             self._carry: Any = None
         else:
@@ -124,7 +140,9 @@ class Hierarchy:
         """L steps under one skill each, [n, C]; the reward [n, K] is the mean over them."""
         if self._graph:
             self._key, key = jax.random.split(self._key)
-            self._carry, step = self._step(self._skills.params, self._carry, key, jnp.asarray(skill))
+            self._carry, step = self._step(
+                self._skills.params, self._carry, key, jnp.asarray(skill)
+            )
             return Step(*map(np.array, step))
         return self._step_host(np.asarray(skill))
 

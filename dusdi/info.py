@@ -190,7 +190,12 @@ class RunInfo:
             ("made with", ", ".join(f"{name} {text}" for name, text in made.items() if text)),
             ("at chance", ", ".join(self.at_chance)),
             ("scores", ", ".join(f"{name} {value:.3f}" for name, value in scores)),
-            ("measured", f"at step {self.measured_at}; evaluate again" if self.measured_at != self.step else ""),
+            (
+                "measured",
+                f"at step {self.measured_at}; evaluate again"
+                if self.measured_at != self.step
+                else "",
+            ),
             ("files", ", ".join(f"{name} ({size:,} B)" for name, size in self.files.items())),
             *(("problem", problem) for problem in self.problems),
             *(("next", command) for command in self.next_commands),
@@ -297,7 +302,9 @@ def _newest_description(folder: Path, problems: list[str]) -> dict[str, Any]:
             found = checkpoint.read_description(path)
             return {**found, "step": int(found["step"]), "seconds": float(found["seconds"])}
         except (CheckpointError, KeyError, TypeError, ValueError) as error:
-            problems.append(str(error) if isinstance(error, CheckpointError) else f"{path.name} lacks {error}")
+            problems.append(
+                str(error) if isinstance(error, CheckpointError) else f"{path.name} lacks {error}"
+            )
     return {}
 
 

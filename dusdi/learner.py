@@ -84,7 +84,9 @@ class Learner:
         skill_age = jax.random.randint(age_key, (count,), 0, self.config.skill_length)
         action = jnp.zeros((count, self.spec.action_size))
         reward = jnp.zeros((count, len(self.spec.channels)))
-        example = Transition(observation, action, reward, observation, jnp.zeros(count, bool), skill, skill_age)
+        example = Transition(
+            observation, action, reward, observation, jnp.zeros(count, bool), skill, skill_age
+        )
         state = TrainState(
             iteration=jnp.int32(0),
             key=key,
@@ -108,7 +110,11 @@ class Learner:
 
     def normalised(self, normaliser: Normaliser, observation: jax.Array) -> jax.Array:
         """Observations as the networks see them."""
-        return normalise.apply(normaliser, observation) if self.config.normalise_observations else observation
+        return (
+            normalise.apply(normaliser, observation)
+            if self.config.normalise_observations
+            else observation
+        )
 
     def act(self, state: TrainState, random: bool) -> tuple[TrainState, jax.Array]:
         """Actions [n, A] for the current observations and skills; uniform ones while `random`."""
@@ -140,10 +146,17 @@ class Learner:
             next_observation=self.normalised(state.normaliser, batch.next_observation),
             terminated=batch.terminated.astype(jnp.float32),
         )
-        objective, objective_metrics = self.objective.update(state.objective, objective_key, batch, steps)
+        objective, objective_metrics = self.objective.update(
+            state.objective, objective_key, batch, steps
+        )
         reward = self.objective.reward(objective, batch, steps)
-        agent, agent_metrics = self.agent.update(state.agent, key=agent_key, batch=batch, reward=reward)
-        rewards = {f"reward/{name}": x for name, x in zip(self.objective.channels, reward.mean(0), strict=True)}
+        agent, agent_metrics = self.agent.update(
+            state.agent, key=agent_key, batch=batch, reward=reward
+        )
+        rewards = {
+            f"reward/{name}": x
+            for name, x in zip(self.objective.channels, reward.mean(0), strict=True)
+        }
         metrics = objective_metrics | rewards | agent_metrics
         return state.replace(objective=objective, agent=agent), metrics
 
@@ -151,7 +164,15 @@ class Learner:
         """Remembers a step and moves on: new skills where the old are used up or the episode is over."""
         key, skill_key = jax.random.split(state.key)
         age = state.skill_age + 1
-        batch = Transition(state.observation, action, step.reward, step.successor, step.terminated, state.skill, age)
+        batch = Transition(
+            state.observation,
+            action,
+            step.reward,
+            step.successor,
+            step.terminated,
+            state.skill,
+            age,
+        )
         redraw = step.over | (age >= self.config.skill_length)
         fresh = self.objective.skill_space.sample(skill_key, self.config.num_envs)
         keep = redraw.reshape(redraw.shape + (1,) * (fresh.ndim - 1))
@@ -169,7 +190,10 @@ class Learner:
 
     def _count_returns(self, state: TrainState, step: Step) -> TrainState:
         earned = state.earned + step.reward.sum(-1)
-        finished = {"return": jnp.sum(earned * step.over), "episodes": jnp.sum(step.over, dtype=jnp.float32)}
+        finished = {
+            "return": jnp.sum(earned * step.over),
+            "episodes": jnp.sum(step.over, dtype=jnp.float32),
+        }
         sums = {name: state.metrics[name] + value for name, value in finished.items()}
         return state.replace(earned=jnp.where(step.over, 0.0, earned), metrics=state.metrics | sums)
 
@@ -198,7 +222,9 @@ class SkillTrainer:
     def __init__(self, spec: WorldSpec, config: Config):
         self.learner = Learner(spec, config)
         never = np.iinfo(np.int32).max
-        self.narrow_from = math.ceil(config.input_limit_from / config.num_envs) if config.input_limit else never
+        self.narrow_from = (
+            math.ceil(config.input_limit_from / config.num_envs) if config.input_limit else never
+        )
 
     @property
     def spec(self) -> WorldSpec:
@@ -219,7 +245,9 @@ class SkillTrainer:
 
     def init(self) -> TrainState:
         """The first state of all seeds; compiled without optimisation, since it runs once."""
-        compiled = jax.jit(self._first_states, compiler_options={"xla_backend_optimization_level": 0})
+        compiled = jax.jit(
+            self._first_states, compiler_options={"xla_backend_optimization_level": 0}
+        )
         return compiled(self._seeds)
 
     def shapes(self) -> TrainState:
@@ -233,7 +261,11 @@ class SkillTrainer:
 
     def _first_states(self, seeds: Any) -> TrainState:
         several = self.learner.config.seeds > 1
-        return jax.vmap(self.first_state, out_axes=SEED_AXES)(seeds) if several else self.first_state(seeds)
+        return (
+            jax.vmap(self.first_state, out_axes=SEED_AXES)(seeds)
+            if several
+            else self.first_state(seeds)
+        )
 
     def learned(self, state: TrainState) -> Any:
         return {"objective": state.objective, "agent": state.agent}
@@ -255,7 +287,9 @@ class GraphTrainer(SkillTrainer):
         super().__init__(world.spec, config)
         self._config = config
         length = config.episode_length or world.spec.episode_length
-        self._stepper = GraphStepper(world, config.num_envs, length, stagger=not self.learner.objective.is_task)
+        self._stepper = GraphStepper(
+            world, config.num_envs, length, stagger=not self.learner.objective.is_task
+        )
         self._loops = {
             "random": jax.jit(partial(self._loop, random=True, narrow=False), donate_argnums=0),
             "wide": jax.jit(partial(self._loop, random=False, narrow=False), donate_argnums=0),
@@ -278,7 +312,9 @@ class GraphTrainer(SkillTrainer):
             state = self._loops[kind](state, jnp.int32(count)) if count else state
         return state
 
-    def _loop(self, state: TrainState, iterations: jax.Array, *, random: bool, narrow: bool) -> TrainState:
+    def _loop(
+        self, state: TrainState, iterations: jax.Array, *, random: bool, narrow: bool
+    ) -> TrainState:
         learner = self.learner
         body = learner.over_seeds(partial(self._iterate, random))
         state = learner.over_seeds(learner.narrow)(state) if narrow else state
@@ -309,12 +345,22 @@ class HostTrainer(SkillTrainer):
         self._config = config
         length = config.episode_length or world.spec.episode_length
         rewarded = self.learner.objective.is_task
-        self._stepper = HostStepper(world, config.num_envs * config.seeds, length, rewarded=rewarded)
-        learner, over_seeds, jit = self.learner, self.learner.over_seeds, partial(jax.jit, donate_argnums=0)
+        self._stepper = HostStepper(
+            world, config.num_envs * config.seeds, length, rewarded=rewarded
+        )
+        learner, over_seeds, jit = (
+            self.learner,
+            self.learner.over_seeds,
+            partial(jax.jit, donate_argnums=0),
+        )
         self._act = jit(over_seeds(partial(learner.act, random=False), out_axes=(SEED_AXES, 0)))
-        self._act_randomly = jit(over_seeds(partial(learner.act, random=True), out_axes=(SEED_AXES, 0)))
+        self._act_randomly = jit(
+            over_seeds(partial(learner.act, random=True), out_axes=(SEED_AXES, 0))
+        )
         self._update = jit(over_seeds(learner.update))
-        self._update_narrow = jit(over_seeds(lambda state: learner.widen(learner.update(learner.narrow(state)))))
+        self._update_narrow = jit(
+            over_seeds(lambda state: learner.widen(learner.update(learner.narrow(state))))
+        )
         self._record = jit(over_seeds(learner.record, extra_axes=(0, 0)))
         self._begin = jit(over_seeds(self._begin_episodes, extra_axes=(0,)))
 
@@ -333,7 +379,9 @@ class HostTrainer(SkillTrainer):
         key, skill_key = jax.random.split(state.key)
         skill = self.learner.objective.skill_space.sample(skill_key, self._config.num_envs)
         age, earned = jnp.zeros_like(state.skill_age), jnp.zeros_like(state.earned)
-        return state.replace(key=key, observation=observation, skill=skill, skill_age=age, earned=earned)
+        return state.replace(
+            key=key, observation=observation, skill=skill, skill_age=age, earned=earned
+        )
 
     def advance(self, state: TrainState, iterations: int, random: bool) -> TrainState:
         start = int(state.iteration)
@@ -341,7 +389,9 @@ class HostTrainer(SkillTrainer):
             state, action = (self._act_randomly if random else self._act)(state)
             actions = np.asarray(action)
             if not random:
-                state = (self._update if iteration < self.narrow_from else self._update_narrow)(state)
+                state = (self._update if iteration < self.narrow_from else self._update_narrow)(
+                    state
+                )
             state = self._record(state, action, self.simulate(actions))
         return state
 

@@ -100,7 +100,11 @@ def conduct(
       begin: what makes of the first state of a new run, and its config, the one to start from.
     """
     with held(folder):
-        taken = take_up(folder, spec, asked, resume=resume, kind=kind, origin=origin) if folder else None
+        taken = (
+            take_up(folder, spec, asked, resume=resume, kind=kind, origin=origin)
+            if folder
+            else None
+        )
         config, found = taken or (new_config(), None)
         trainer, run = new_trainer(config), None
         try:
@@ -109,8 +113,17 @@ def conduct(
             done = int(state.iteration) * trainer.steps_per_iteration
             state = trainer.restart(state)  # before anything is written: a world may fail here
             if folder:
-                run = Run(folder, spec, config, done, name=found and found.description.get("id"), origin=origin)
-            total = trainer.steps_per_iteration * math.ceil(config.steps / trainer.steps_per_iteration)
+                run = Run(
+                    folder,
+                    spec,
+                    config,
+                    done,
+                    name=found and found.description.get("id"),
+                    origin=origin,
+                )
+            total = trainer.steps_per_iteration * math.ceil(
+                config.steps / trainer.steps_per_iteration
+            )
             with Progress(title(config), total, done) if progress else Silent() as display:
                 state, rows = train(trainer, config, state, seconds, run, display)
             return config, state, rows
@@ -124,12 +137,19 @@ def _loaded(trainer: Trainer, found: Checkpoint) -> Any:
     """The state in a checkpoint. Its arrays are compared with what the run needs before any memory is asked for."""
     state = checkpoint.read(found, trainer.shapes())
     if int(state.iteration) * trainer.steps_per_iteration != found.description["step"]:
-        raise CheckpointError(f"{found.path} says it is of step {found.description['step']}, but its arrays are of another")
+        raise CheckpointError(
+            f"{found.path} says it is of step {found.description['step']}, but its arrays are of another"
+        )
     return state
 
 
 def train(
-    trainer: Trainer, config: AnyConfig, state: Any, seconds: float, run: Run | None, display: Silent
+    trainer: Trainer,
+    config: AnyConfig,
+    state: Any,
+    seconds: float,
+    run: Run | None,
+    display: Silent,
 ) -> tuple[Any, list[dict[str, float]]]:
     """Trains to the end of the run; `seconds` have gone into it before. Gives the state and the last log row of each seed."""
     size, random_until = trainer.steps_per_iteration, trainer.random_iterations
@@ -137,13 +157,19 @@ def train(
     log_every = math.ceil(config.log_every / size)
     save_every = math.ceil(config.checkpoint_every / size)
     iteration, piece, was_random = int(state.iteration), 1, True
-    kept = f"the checkpoint of step {iteration * size} is kept" if iteration else "nothing was saved yet"
+    kept = (
+        f"the checkpoint of step {iteration * size} is kept"
+        if iteration
+        else "nothing was saved yet"
+    )
     start = time.monotonic() - seconds
     rows: list[dict[str, float]] = []
     with stoppable(lambda: display.note("stopping")) as stopped:
         while iteration < total:
             random = iteration < random_until
-            if was_random and not random:  # random steps are cheap, and tell nothing of what learning costs
+            if (
+                was_random and not random
+            ):  # random steps are cheap, and tell nothing of what learning costs
                 piece = 1
                 display.note("compiling")
             marks = (_next(iteration, log_every), _next(iteration, save_every), total)
@@ -151,7 +177,11 @@ def train(
             began = time.monotonic()
             state = jax.block_until_ready(trainer.advance(state, stop - iteration, random))
             rate = (stop - iteration) / max(time.monotonic() - began, 1e-9)
-            piece, iteration, was_random = max(1, min(2 * piece, int(rate * PIECE_SECONDS))), stop, random
+            piece, iteration, was_random = (
+                max(1, min(2 * piece, int(rate * PIECE_SECONDS))),
+                stop,
+                random,
+            )
             seconds, step = time.monotonic() - start, iteration * size
             if (iteration % log_every == 0 or iteration == total) and int(state.updates):
                 state, rows = _take_metrics(trainer, state, config)
@@ -168,7 +198,9 @@ def train(
                 kept = f"the checkpoint of step {step} in {run.folder} is kept"
                 state = trainer.restart(state)
             if stopped():
-                raise Interrupted(f"stopped at step {step:,}" + (f"; saved in {run.folder}" if run else ""))
+                raise Interrupted(
+                    f"stopped at step {step:,}" + (f"; saved in {run.folder}" if run else "")
+                )
     return state, rows
 
 
@@ -179,9 +211,13 @@ def _writing(run: Run, step: int, kept: str) -> Iterator[None]:
         yield
     except OSError as error:
         if not run.folder.is_dir():
-            raise StorageError(f"at step {step}, {run.folder} was gone: removed or moved while the run went on") from error
+            raise StorageError(
+                f"at step {step}, {run.folder} was gone: removed or moved while the run went on"
+            ) from error
         error.filename = error.filename or str(run.folder)
-        raise StorageError(f"at step {step}: {explain_os(error)}; {kept}; once that is mended, go on with --resume") from error
+        raise StorageError(
+            f"at step {step}: {explain_os(error)}; {kept}; once that is mended, go on with --resume"
+        ) from error
 
 
 def _next(iteration: int, every: int) -> int:
@@ -189,27 +225,45 @@ def _next(iteration: int, every: int) -> int:
     return (iteration // every + 1) * every
 
 
-def _take_metrics(trainer: Trainer, state: Any, config: AnyConfig) -> tuple[Any, list[dict[str, float]]]:
+def _take_metrics(
+    trainer: Trainer, state: Any, config: AnyConfig
+) -> tuple[Any, list[dict[str, float]]]:
     """The mean metrics of each seed since the last time, and the state with the sums cleared."""
     sums = {name: np.atleast_1d(np.asarray(value)) for name, value in state.metrics.items()}
     updates = int(state.updates)
-    rows = [trainer.summarise({name: float(x[i]) for name, x in sums.items()}, updates) for i in range(config.seeds)]
+    rows = [
+        trainer.summarise({name: float(x[i]) for name, x in sums.items()}, updates)
+        for i in range(config.seeds)
+    ]
     cleared = jax.tree.map(jnp.zeros_like, state.metrics)
     return state.replace(metrics=cleared, updates=jnp.zeros_like(state.updates)), rows
 
 
-def _check_finite(trainer: Trainer, state: Any, rows: Sequence[Mapping[str, float]], step: int, kept: str) -> None:
+def _check_finite(
+    trainer: Trainer, state: Any, rows: Sequence[Mapping[str, float]], step: int, kept: str
+) -> None:
     """Raises a `NonFiniteError` that names observation entries, metrics and parameters that are not finite."""
-    moments = np.stack([np.atleast_2d(state.normaliser.mean), np.atleast_2d(state.normaliser.variance)])  # of all observations
+    moments = np.stack(
+        [np.atleast_2d(state.normaliser.mean), np.atleast_2d(state.normaliser.variance)]
+    )  # of all observations
     leaves = jax.tree_util.tree_flatten_with_path(trainer.learned(state))[0]
     broken = [path for path, leaf in leaves if not bool(jnp.isfinite(leaf).all())]
     bad = {
-        "metrics": sorted({name for row in rows for name, value in row.items() if _is_broken(row, name, value)}),
-        "observation entries": [trainer.spec.entry_name(int(i)) for i in np.flatnonzero(~np.isfinite(moments).all((0, 1)))],
+        "metrics": sorted(
+            {name for row in rows for name, value in row.items() if _is_broken(row, name, value)}
+        ),
+        "observation entries": [
+            trainer.spec.entry_name(int(i))
+            for i in np.flatnonzero(~np.isfinite(moments).all((0, 1)))
+        ],
         "parameters": [jax.tree_util.keystr(path, simple=True, separator="/") for path in broken],
     }
     if any(bad.values()):
-        listed = "; ".join(f"{kind} {', '.join(names[:5])}{' …' * (len(names) > 5)}" for kind, names in bad.items() if names)
+        listed = "; ".join(
+            f"{kind} {', '.join(names[:5])}{' …' * (len(names) > 5)}"
+            for kind, names in bad.items()
+            if names
+        )
         raise NonFiniteError(f"not finite any more at step {step}: {listed}; {kept}")
 
 

@@ -35,7 +35,9 @@ def knows_bfloat16() -> bool:
 @jax.custom_vjp
 def half_matmul(a: jax.Array, b: jax.Array) -> jax.Array:
     """a @ b of float32 matrices, read as bfloat16 and added up in float32: twice as fast on processors that know bfloat16."""
-    return jnp.dot(a.astype(jnp.bfloat16), b.astype(jnp.bfloat16), preferred_element_type=jnp.float32)
+    return jnp.dot(
+        a.astype(jnp.bfloat16), b.astype(jnp.bfloat16), preferred_element_type=jnp.float32
+    )
 
 
 def _half_forward(a, b):
@@ -83,18 +85,31 @@ class EnsembleDense(nn.Module):
         inputs, shared = sum(part.shape[-1] for part in (x, *more)), x.ndim == 2
         bound = 1 / math.sqrt(max(self.fan_in or inputs, 1))
         # What all members share is read once, by one big matrix product, for which the weights lie side by side.
-        shape = (inputs, self.members, self.features) if shared else (self.members, inputs, self.features)
-        kernel = self.param("kernel", lambda key: jax.random.uniform(key, shape, minval=-bound, maxval=bound))
+        shape = (
+            (inputs, self.members, self.features)
+            if shared
+            else (self.members, inputs, self.features)
+        )
+        kernel = self.param(
+            "kernel", lambda key: jax.random.uniform(key, shape, minval=-bound, maxval=bound)
+        )
         if self.gain:
             # Adam grows what a member needs and leaves the rest small: a soft choice of inputs.
-            kernel = kernel * self.param("gain", nn.initializers.constant(self.gain), (*shape[:2], 1))
+            kernel = kernel * self.param(
+                "gain", nn.initializers.constant(self.gain), (*shape[:2], 1)
+            )
         multiply = half_matmul if self.half and knows_bfloat16() else jnp.matmul
         if self.total:
-            product = multiply(x.swapaxes(0, 1).reshape(x.shape[1], -1), kernel.reshape(-1, self.features))
+            product = multiply(
+                x.swapaxes(0, 1).reshape(x.shape[1], -1), kernel.reshape(-1, self.features)
+            )
         elif shared:
             ends = np.cumsum([part.shape[-1] for part in (x, *more)])[:-1]
             blocks = jnp.split(kernel.reshape(inputs, -1), ends)
-            flat = functools.reduce(jnp.add, (multiply(part, block) for part, block in zip((x, *more), blocks, strict=True)))
+            flat = functools.reduce(
+                jnp.add,
+                (multiply(part, block) for part, block in zip((x, *more), blocks, strict=True)),
+            )
             product = flat.reshape(len(x), self.members, self.features).swapaxes(0, 1)
         else:
             product = jnp.einsum("ebi,eio->ebo", x, kernel)
@@ -133,15 +148,25 @@ class EnsembleMLP(nn.Module):
     ) -> jax.Array:
         if x_mask is not None:
             x = (pick(jnp.concatenate(x, axis=-1), x_mask),)
-        output = EnsembleDense(self.members, self.outputs, total=self.total, half=self.half and self.total, name="output")
+        output = EnsembleDense(
+            self.members,
+            self.outputs,
+            total=self.total,
+            half=self.half and self.total,
+            name="output",
+        )
         if not self.hidden:
             return output(*x)
         width, inputs = self.hidden[0], sum(part.shape[-1] for part in x)
-        state = EnsembleDense(self.members, width, gain=self.input_gain, half=self.half, name=FIRST_LAYER)
+        state = EnsembleDense(
+            self.members, width, gain=self.input_gain, half=self.half, name=FIRST_LAYER
+        )
         h = state(*x, seen=seen)
         if skill is not None and skill.shape[-1]:
             skill = skill if skill_mask is None else pick(skill, skill_mask)
-            h += EnsembleDense(self.members, width, inputs + skill.shape[-1], False, name="skill")(skill)
+            h += EnsembleDense(self.members, width, inputs + skill.shape[-1], False, name="skill")(
+                skill
+            )
             if self.gate:
                 # FiLM: each skill sees its own scaling of the same features; entries near one in size.
                 h *= 1 + EnsembleDense(self.members, width, 1, False, name="gate")(skill)
@@ -168,20 +193,40 @@ class Actor(nn.Module):
 
     @nn.compact
     def __call__(
-        self, observation: jax.Array, *, skill: jax.Array, skill_mask: np.ndarray | None, seen: jax.Array | None = None
+        self,
+        observation: jax.Array,
+        *,
+        skill: jax.Array,
+        skill_mask: np.ndarray | None,
+        seen: jax.Array | None = None,
     ) -> tuple[jax.Array, jax.Array]:
         outputs = self.actions * (1 if self.free_std else 2)
-        networks = EnsembleMLP(self.members, self.hidden, outputs, self.gate, self.input_gain, True, self.half, name="networks")
+        networks = EnsembleMLP(
+            self.members,
+            self.hidden,
+            outputs,
+            self.gate,
+            self.input_gain,
+            True,
+            self.half,
+            name="networks",
+        )
         out = networks(observation, skill=skill, skill_mask=skill_mask, seen=seen)
         if not self.free_std:
             mean, log_std = jnp.split(out, 2, axis=-1)
             return mean, log_std
-        return out, jnp.broadcast_to(self.param("log_std", nn.initializers.zeros, (self.actions,)), out.shape)
+        return out, jnp.broadcast_to(
+            self.param("log_std", nn.initializers.zeros, (self.actions,)), out.shape
+        )
 
 
 def largest_gains(params: Any, limit: int) -> jax.Array:
     """The inputs with the largest gains of each network, in ascending order, [E, limit]."""
-    (gain,) = (leaf for path, leaf in jax.tree_util.tree_leaves_with_path(params) if _name(path).endswith("gain"))
+    (gain,) = (
+        leaf
+        for path, leaf in jax.tree_util.tree_leaves_with_path(params)
+        if _name(path).endswith("gain")
+    )
     return jnp.sort(jax.lax.top_k(jnp.abs(gain[..., 0].T), limit)[1])
 
 
@@ -196,7 +241,9 @@ def widen(tree: Any, seen: jax.Array, inputs: int) -> Any:
     members = np.arange(len(seen))[:, None]
 
     def fill(leaf: jax.Array) -> jax.Array:
-        return jnp.zeros((inputs, len(seen), leaf.shape[-1])).at[seen, members].set(leaf, **EACH_ONCE)
+        return (
+            jnp.zeros((inputs, len(seen), leaf.shape[-1])).at[seen, members].set(leaf, **EACH_ONCE)
+        )
 
     return _map_first_layers(fill, tree)
 
@@ -204,7 +251,9 @@ def widen(tree: Any, seen: jax.Array, inputs: int) -> Any:
 def _map_first_layers(function: Callable[[jax.Array], jax.Array], tree: Any) -> Any:
     """Applies a function to kernels and gains of the layers that see a network's inputs."""
     ours = (f"{FIRST_LAYER}/kernel", f"{FIRST_LAYER}/gain")
-    return jax.tree_util.tree_map_with_path(lambda path, leaf: function(leaf) if _name(path).endswith(ours) else leaf, tree)
+    return jax.tree_util.tree_map_with_path(
+        lambda path, leaf: function(leaf) if _name(path).endswith(ours) else leaf, tree
+    )
 
 
 def _name(path: Any) -> str:
@@ -230,7 +279,9 @@ def bumps(x: jax.Array, count: int, reach: float = 2.5) -> jax.Array:
     return features.reshape(*x.shape[:-1], x.shape[-1] * count)
 
 
-def squashed_gaussian(key: jax.Array, mean: jax.Array, log_std: jax.Array) -> tuple[jax.Array, jax.Array]:
+def squashed_gaussian(
+    key: jax.Array, mean: jax.Array, log_std: jax.Array
+) -> tuple[jax.Array, jax.Array]:
     """A sample of tanh(N(mean, std)) [B, A] and its log density [B]."""
     noise = jax.random.normal(key, mean.shape)
     raw = mean + jnp.exp(log_std) * noise

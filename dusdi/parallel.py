@@ -27,26 +27,39 @@ COMPILATION = ("jax_compilation_cache_dir", "jax_persistent_cache_min_compile_ti
 
 def cores() -> list[int]:
     """The cores that this process may use."""
-    return sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else list(range(os.cpu_count() or 1))
+    return (
+        sorted(os.sched_getaffinity(0))
+        if hasattr(os, "sched_getaffinity")
+        else list(range(os.cpu_count() or 1))
+    )
 
 
-def side_by_side(function: Callable[..., Any], calls: Sequence[tuple], count: int, done: Callable[[int], None]) -> list[Any]:
+def side_by_side(
+    function: Callable[..., Any], calls: Sequence[tuple], count: int, done: Callable[[int], None]
+) -> list[Any]:
     """What a function gives for each list of arguments, `count` at a time; `done` is told the index of each that is finished.
 
     If one fails or Ctrl-C is pressed, the others that run are interrupted as if by Ctrl-C, and no more are begun.
     """
-    spawn, ours = multiprocessing.get_context("spawn"), cores()  # a fork would inherit JAX's threads without their state
+    spawn, ours = (
+        multiprocessing.get_context("spawn"),
+        cores(),
+    )  # a fork would inherit JAX's threads without their state
     shares, workers, stop = spawn.SimpleQueue(), spawn.SimpleQueue(), spawn.Event()
     for worker in range(count):
         shares.put(ours[worker::count] or [ours[worker % len(ours)]])
     compilation = {name: getattr(jax.config, name) for name in COMPILATION}
-    pool = ProcessPoolExecutor(count, spawn, initializer=_settle, initargs=(shares, workers, stop, compilation))
+    pool = ProcessPoolExecutor(
+        count, spawn, initializer=_settle, initargs=(shares, workers, stop, compilation)
+    )
     waiting, results = iter(enumerate(calls)), [None] * len(calls)
     running: dict[Future, int] = {}
     try:
         while True:
             for index, call in itertools.islice(waiting, count - len(running)):
-                with handling([signal.SIGINT], signal.SIG_IGN):  # so that new workers start deaf to Ctrl-C
+                with handling(
+                    [signal.SIGINT], signal.SIG_IGN
+                ):  # so that new workers start deaf to Ctrl-C
                     running[pool.submit(_work, function, call)] = index
             if not running:
                 return results

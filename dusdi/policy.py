@@ -57,7 +57,9 @@ class Skills:
         self._learner = learner
         self._mean_action = jax.jit(self.mean_action)
 
-    def mean_action(self, params: SkillParams, observation: jax.Array, skill: jax.Array) -> jax.Array:
+    def mean_action(
+        self, params: SkillParams, observation: jax.Array, skill: jax.Array
+    ) -> jax.Array:
         """The policy's mean action [n, A] as a pure function, for compiled programs; `act` is for people."""
         seen = self._learner.normalised(params.normaliser, observation)
         return self._learner.agent.mean_action(params.actor, seen, skill)
@@ -80,7 +82,9 @@ class Skills:
         return action if observation.ndim == 2 else action[0]
 
     def __repr__(self) -> str:
-        what = f"{self.config.method} skills {self.space}" if self.space.components else "flat policy"
+        what = (
+            f"{self.config.method} skills {self.space}" if self.space.components else "flat policy"
+        )
         return f"<{what} for {self.spec.name!r}, seed {self.seed}, {self.step:,} steps>"
 
     @property
@@ -93,7 +97,14 @@ class Skills:
         return np.asarray(self.space.sample(jax.random.PRNGKey(seed), count))
 
 
-def from_state(spec: WorldSpec, config: Config, state: TrainState, *, index: int = 0, folder: Path | None = None) -> Skills:
+def from_state(
+    spec: WorldSpec,
+    config: Config,
+    state: TrainState,
+    *,
+    index: int = 0,
+    folder: Path | None = None,
+) -> Skills:
     """The skills in a train state; `index` picks one of several seeds."""
     step = int(state.iteration) * config.num_envs
     return _pick_seed(spec, config, state.agent.actor, state.normaliser, index, step, folder)
@@ -103,20 +114,30 @@ def load(path: str | Path, seed: int = 0) -> Skills:
     """The skills of a run's folder (or of one checkpoint file); `seed` counts from 0 in a run of several seeds."""
     found = find(path)
     if "skills" in found.description:
-        raise UsageError(f"{path} solves a task; name the run that learned the skills it chooses from")
+        raise UsageError(
+            f"{path} solves a task; name the run that learned the skills it chooses from"
+        )
     config, spec = read_settings(found)
     like = shapes(spec, config, config.seeds)
-    learned = checkpoint.read(found, {"agent": {"actor": like.actor}, "normaliser": like.normaliser})
+    learned = checkpoint.read(
+        found, {"agent": {"actor": like.actor}, "normaliser": like.normaliser}
+    )
     actor, normaliser = learned["agent"]["actor"], learned["normaliser"]
-    return _pick_seed(spec, config, actor, normaliser, seed, found.description["step"], folder_of(found))
+    return _pick_seed(
+        spec, config, actor, normaliser, seed, found.description["step"], folder_of(found)
+    )
 
 
 def find(path: str | Path) -> Checkpoint:
     """The newest sound checkpoint of a run's folder, or the one that is named; a `CheckpointError` if there is none."""
     path = Path(path)
-    found = checkpoint.load(path) if path.is_file() else checkpoint.load_newest(path / "checkpoints")
+    found = (
+        checkpoint.load(path) if path.is_file() else checkpoint.load_newest(path / "checkpoints")
+    )
     if found is None:
-        raise CheckpointError(f"{path} holds no run: there is no checkpoint in {path / 'checkpoints'}")
+        raise CheckpointError(
+            f"{path} holds no run: there is no checkpoint in {path / 'checkpoints'}"
+        )
     return found
 
 
@@ -129,7 +150,9 @@ def shapes(spec: WorldSpec, config: Config, seeds: int) -> SkillParams:
     """The shapes of what a run learns, with a row for each seed if there are several; no memory is used."""
 
     def one(key):
-        return SkillParams(Learner(spec, config).agent.init(key).actor, normalise.init(spec.observation_size))
+        return SkillParams(
+            Learner(spec, config).agent.init(key).actor, normalise.init(spec.observation_size)
+        )
 
     keys = jax.random.split(jax.random.PRNGKey(0), seeds)
     return jax.eval_shape(lambda: one(keys[0]) if seeds == 1 else jax.vmap(one)(keys))
@@ -140,4 +163,6 @@ def _pick_seed(spec, config, actor, normaliser, index, step, folder) -> Skills:
         raise UsageError(f"this run has seeds 0 to {config.seeds - 1}; there is no seed {index}")
     if config.seeds > 1:
         actor, normaliser = jax.tree.map(lambda x: x[index], (actor, normaliser))
-    return Skills(spec, config, actor, normaliser, seed=config.seed + index, step=step, folder=folder)
+    return Skills(
+        spec, config, actor, normaliser, seed=config.seed + index, step=step, folder=folder
+    )

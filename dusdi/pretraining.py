@@ -20,7 +20,9 @@ from dusdi.loop import conduct
 from dusdi.policy import SkillParams, Skills
 from dusdi.types import idle_components
 
-STARTING_COUNT = 10_000.0  # so many observations the moments of a policy that is taken over count for
+STARTING_COUNT = (
+    10_000.0  # so many observations the moments of a policy that is taken over count for
+)
 
 
 def pretrain(
@@ -79,7 +81,10 @@ def run_sac(
     skills = policy.from_state(world.spec, config, state, folder=folder)
     if idle := idle_components(rows, 1 / max(skills.space.component_size, 1)):
         listed = ", ".join(f"{name!r} ({why})" for name, why in idle.items())
-        warnings.warn(f"what these skill components do can't be seen in the state: {listed}; docs/chance.md helps", stacklevel=3)
+        warnings.warn(
+            f"what these skill components do can't be seen in the state: {listed}; docs/chance.md helps",
+            stacklevel=3,
+        )
     return skills
 
 
@@ -91,11 +96,15 @@ def start_from(params: SkillParams, state: TrainState, config: Config) -> TrainS
     def widen(path, fresh, old):
         name, shape = jax.tree_util.keystr(path, simple=True, separator="/"), fresh.shape[several:]
         if shape[1:] != old.shape[1:] or shape[0] < old.shape[0]:
-            raise UsageError(f"can't start from that policy: its {name} is {list(old.shape)}, not {list(shape)}")
+            raise UsageError(
+                f"can't start from that policy: its {name} is {list(old.shape)}, not {list(shape)}"
+            )
         # Where there are gains on the inputs, they stay: a gain and a weight of zero would never move.
         rest = fresh if name.endswith("gain") else jnp.zeros_like(fresh)
         new = jax.lax.slice_in_dim(rest, old.shape[0], shape[0], axis=int(several))
-        return jnp.concatenate([jnp.broadcast_to(old, (*fresh.shape[:several], *old.shape)), new], axis=int(several))
+        return jnp.concatenate(
+            [jnp.broadcast_to(old, (*fresh.shape[:several], *old.shape)), new], axis=int(several)
+        )
 
     built: Any = jax.tree.structure(state.agent.actor)
     if built != jax.tree.structure(params.actor):

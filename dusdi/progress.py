@@ -87,7 +87,9 @@ class Progress(Silent):
     FIRST_LINE_SECONDS, LINE_SECONDS = 2.0, 10.0
     WINDOW_SECONDS = 10.0  # the rate is that of so long
 
-    def __init__(self, title: str, total: int, done: int = 0, *, unit: str = "steps", note: str = "compiling"):
+    def __init__(
+        self, title: str, total: int, done: int = 0, *, unit: str = "steps", note: str = "compiling"
+    ):
         self._console = _Console(file=sys.stderr)
         self._title, self._total, self._unit = title, total, unit
         columns = (
@@ -100,7 +102,11 @@ class Progress(Silent):
         self._bar.add_task("", total=total, completed=min(done, total), rate=note, left="")
         (self._task,) = self._bar.tasks
         self._metrics: RenderableType = ""
-        self._live = Live(get_renderable=self._picture, console=self._console) if self._console.is_terminal else None
+        self._live = (
+            Live(get_renderable=self._picture, console=self._console)
+            if self._console.is_terminal
+            else None
+        )
         self._marks: deque[tuple[float, int]] = deque()
         self._next_line, self._gone = time.monotonic() + self.FIRST_LINE_SECONDS, False
 
@@ -113,7 +119,9 @@ class Progress(Silent):
 
     def __exit__(self, *exception):
         if exception[0] is None:  # done, perhaps with less than was expected
-            self._bar.update(self._task.id, total=max(self._task.completed, 1), rate="", left="done")
+            self._bar.update(
+                self._task.id, total=max(self._task.completed, 1), rate="", left="done"
+            )
         self._stop()
 
     @_harmless
@@ -147,7 +155,9 @@ class Progress(Silent):
         while len(self._marks) > 2 and self._marks[1][0] < now - self.WINDOW_SECONDS:
             self._marks.popleft()
         shown, rate = min(done, self._total), self._rate()
-        told: dict[str, Any] = {"rate": f"{_short(rate)}/s", "left": self._left(done)} if rate else {}
+        told: dict[str, Any] = (
+            {"rate": f"{_short(rate)}/s", "left": self._left(done)} if rate else {}
+        )
         self._bar.update(self._task.id, completed=shown, **told)
         if not self._live and now > self._next_line:
             self._line(done, "")
@@ -178,15 +188,27 @@ def _metrics(rows: Sequence[Mapping[str, float]]) -> RenderableType:
     mean = _mean(rows)
     groups = [group for group in GROUPS if any(key.startswith(f"{group}/") for key in mean)]
     scalars = [key for key in mean if key.split("/", 1)[0] not in groups or "/" not in key]
-    whole = Columns([Text(f"{name} {mean[name]:.3g}", no_wrap=True) for name in scalars], padding=(0, 2))
-    names = list(dict.fromkeys(key.split("/", 1)[1] for key in mean if "/" in key and key.split("/", 1)[0] in groups))
+    whole = Columns(
+        [Text(f"{name} {mean[name]:.3g}", no_wrap=True) for name in scalars], padding=(0, 2)
+    )
+    names = list(
+        dict.fromkeys(
+            key.split("/", 1)[1] for key in mean if "/" in key and key.split("/", 1)[0] in groups
+        )
+    )
     if not names:
         return whole
     table = Table("", box=None, pad_edge=False)
     for group in groups:
         table.add_column(GROUPS[group], justify="right")
     for name in names[:MAX_ROWS]:
-        table.add_row(Text(name), *(f"{mean[f'{group}/{name}']:.3f}" if f"{group}/{name}" in mean else "" for group in groups))
+        table.add_row(
+            Text(name),
+            *(
+                f"{mean[f'{group}/{name}']:.3f}" if f"{group}/{name}" in mean else ""
+                for group in groups
+            ),
+        )
     if len(names) > MAX_ROWS:
         table.add_row(Text(f"and {len(names) - MAX_ROWS} more", style="dim"))
     return Group(whole, table)

@@ -68,7 +68,9 @@ def heat_map(result: DCI, path: File, title: str) -> None:
     right = _axes(figure, panels[0] + gap, cell * len(components), cell * len(factors))
     _panel(right, result.states_to_skills, "States → skills", factors, components, font)
     right.set(xlabel="skill component (predicted)", ylabel="state factor")
-    bar = figure.colorbar(image, cax=_axes(figure, width - 0.2, 0.14, height), ticks=[0, 0.25, 0.5, 0.75, 1])
+    bar = figure.colorbar(
+        image, cax=_axes(figure, width - 0.2, 0.14, height), ticks=[0, 0.25, 0.5, 0.75, 1]
+    )
     bar.set_label("importance (share of gain)", color=MUTED)
     bar.outline.set_visible(False)
     bar.ax.tick_params(length=0, labelcolor=MUTED)
@@ -209,7 +211,9 @@ def score_bars(rows: Sequence[Mapping[str, Any]], path: File, title: str) -> Non
     Rows are those of `dusdi.reproduce`'s Table 1. The paper's values are diamonds and the oracle's a line above each group.
     """
     panels = list(dict.fromkeys((row["world"], row["direction"]) for row in rows))
-    figure = Figure(figsize=(4.6 * len(panels) / 2 + 1, 6.4), dpi=180, facecolor="white", layout="constrained")
+    figure = Figure(
+        figsize=(4.6 * len(panels) / 2 + 1, 6.4), dpi=180, facecolor="white", layout="constrained"
+    )
     FigureCanvasAgg(figure)
     figure.suptitle(title, fontsize=14, fontweight="bold", color=INK)
     grid = figure.subplots(2, len(panels) // 2, squeeze=False, sharey=True)
@@ -224,18 +228,36 @@ def score_bars(rows: Sequence[Mapping[str, Any]], path: File, title: str) -> Non
             papers = [row[f"{name}_paper"] for name in NAMES]
             if "" not in papers:
                 label = "paper" if index == 0 else None
-                axes.plot(places, papers, "D", color="white", markeredgecolor=INK, markersize=6, label=label)
+                axes.plot(
+                    places,
+                    papers,
+                    "D",
+                    color="white",
+                    markeredgecolor=INK,
+                    markersize=6,
+                    label=label,
+                )
         for place, name in enumerate(NAMES):
             ceiling = methods[0][f"{name}_oracle"]
             if ceiling != "":
                 axes.plot(
-                    [place - 0.42, place + 0.42], [ceiling] * 2, color=INK, linestyle=":", label="oracle" if place == 0 else None
+                    [place - 0.42, place + 0.42],
+                    [ceiling] * 2,
+                    color=INK,
+                    linestyle=":",
+                    label="oracle" if place == 0 else None,
                 )
         axes.set_title(f"{world}, {direction}", fontsize=11, color=INK)
         axes.set_xticks(range(len(NAMES)), NAMES, fontsize=9)
         axes.set_ylim(0, 1.05)
         _plain(axes)
-    figure.legend(*grid[0, 0].get_legend_handles_labels(), fontsize=9, frameon=False, loc="outside lower center", ncols=6)
+    figure.legend(
+        *grid[0, 0].get_legend_handles_labels(),
+        fontsize=9,
+        frameon=False,
+        loc="outside lower center",
+        ncols=6,
+    )
     _save(figure, path)
 
 
@@ -246,10 +268,14 @@ def curves(rows: Sequence[Mapping[str, Any]], path: File, title: str, chance: fl
     Rows are those of `dusdi.reproduce`'s Figure 3.
     """
     worlds = list(dict.fromkeys(row["world"] for row in rows))
-    figure = Figure(figsize=(4.6 * len(worlds), 3.9), dpi=180, facecolor="white", layout="constrained")
+    figure = Figure(
+        figsize=(4.6 * len(worlds), 3.9), dpi=180, facecolor="white", layout="constrained"
+    )
     FigureCanvasAgg(figure)
     figure.suptitle(title, fontsize=14, fontweight="bold", color=INK)
-    for axes, world in zip(figure.subplots(1, len(worlds), squeeze=False, sharey=True)[0], worlds, strict=True):
+    for axes, world in zip(
+        figure.subplots(1, len(worlds), squeeze=False, sharey=True)[0], worlds, strict=True
+    ):
         ours = [row for row in rows if row["world"] == world]
         _lines(axes, ours, "critic", "accuracy")
         axes.axhline(chance, color=FAINT, linestyle=":", label="chance")
@@ -258,7 +284,13 @@ def curves(rows: Sequence[Mapping[str, Any]], path: File, title: str, chance: fl
         axes.set_ylim(0, 1)
         _plain(axes)
     figure.axes[0].set_ylabel("accuracy", color=MUTED)
-    figure.legend(*figure.axes[0].get_legend_handles_labels(), fontsize=9, frameon=False, loc="outside lower center", ncols=6)
+    figure.legend(
+        *figure.axes[0].get_legend_handles_labels(),
+        fontsize=9,
+        frameon=False,
+        loc="outside lower center",
+        ncols=6,
+    )
     _save(figure, path)
 
 
@@ -276,7 +308,9 @@ def task_curves(
     tasks = list(dict.fromkeys(row["task"] for row in rows))
     columns = min(4, len(tasks))
     lines = math.ceil(len(tasks) / columns)
-    figure = Figure(figsize=(3.7 * columns, 3.1 * lines + 0.6), dpi=150, facecolor="white", layout="constrained")
+    figure = Figure(
+        figsize=(3.7 * columns, 3.1 * lines + 0.6), dpi=150, facecolor="white", layout="constrained"
+    )
     FigureCanvasAgg(figure)
     figure.suptitle(title, fontsize=14, fontweight="bold", color=INK)
     panels = figure.subplots(lines, columns, squeeze=False).flat
@@ -284,15 +318,29 @@ def task_curves(
         _lines(axes, [row for row in rows if row["task"] == task], "method", "return")
         own = [row for row in ends if row["task"] == task]
         if own[0]["hand_written"] != "":
-            axes.axhline(float(own[0]["hand_written"]), color=INK, linestyle="--", linewidth=1, label="hand-written solution")
-        axes.axhline(float(own[0]["random_skills"]), color=FAINT, linestyle=":", label="random skills")
+            axes.axhline(
+                float(own[0]["hand_written"]),
+                color=INK,
+                linestyle="--",
+                linewidth=1,
+                label="hand-written solution",
+            )
+        axes.axhline(
+            float(own[0]["random_skills"]), color=FAINT, linestyle=":", label="random skills"
+        )
         axes.set_title(task, fontsize=10, color=INK)
         axes.set_xlabel("million environment steps", color=MUTED)
         _plain(axes)
     for axes in list(panels):
         axes.set_axis_off()
     figure.axes[0].set_ylabel("return", color=MUTED)
-    figure.legend(*figure.axes[0].get_legend_handles_labels(), fontsize=9, frameon=False, loc="outside lower center", ncols=6)
+    figure.legend(
+        *figure.axes[0].get_legend_handles_labels(),
+        fontsize=9,
+        frameon=False,
+        loc="outside lower center",
+        ncols=6,
+    )
     _save(figure, path)
 
 
@@ -352,7 +400,10 @@ def _lines(axes: Axes, rows: Sequence[Mapping[str, Any]], kind: str, value: str)
             if row[kind] == name:
                 by_step.setdefault(row["step"], []).append(row[value])
         steps, values = np.array(list(by_step)), list(by_step.values())
-        mean, spread = np.array([np.mean(v) for v in values]), np.array([np.std(v, ddof=len(v) > 1) for v in values])
+        mean, spread = (
+            np.array([np.mean(v) for v in values]),
+            np.array([np.std(v, ddof=len(v) > 1) for v in values]),
+        )
         millions, tone = steps / 1e6, colour(index)
         axes.plot(millions, mean, color=tone, label=name, linewidth=2)
         band = (mean - spread, mean + spread)
@@ -370,11 +421,23 @@ def _plain(axes: Axes) -> None:
 def _axes(figure: Figure, left: float, width: float, height: float) -> Axes:
     """Axes of a size in inches, hanging from the figure's upper edge."""
     whole_width, whole_height = figure.get_size_inches()
-    box = (left / whole_width, 1.0 - height / whole_height, width / whole_width, height / whole_height)
+    box = (
+        left / whole_width,
+        1.0 - height / whole_height,
+        width / whole_width,
+        height / whole_height,
+    )
     return figure.add_axes(box)
 
 
-def _panel(axes: Axes, scores: Scores, title: str, codes: Sequence[str], targets: Sequence[str], font: float) -> AxesImage:
+def _panel(
+    axes: Axes,
+    scores: Scores,
+    title: str,
+    codes: Sequence[str],
+    targets: Sequence[str],
+    font: float,
+) -> AxesImage:
     """One direction: a row per code, a column per target."""
     axes.set_facecolor(EMPTY)
     image = axes.imshow(scores.importance, cmap="BuPu", vmin=0.0, vmax=1.0, aspect="auto")
@@ -391,13 +454,25 @@ def _panel(axes: Axes, scores: Scores, title: str, codes: Sequence[str], targets
     axes.spines[:].set_visible(False)
     axes.xaxis.label.set_color(MUTED)
     axes.yaxis.label.set_color(MUTED)
-    above: dict[str, Any] = {"xy": (0, 1), "xycoords": "axes fraction", "textcoords": "offset points"}
+    above: dict[str, Any] = {
+        "xy": (0, 1),
+        "xycoords": "axes fraction",
+        "textcoords": "offset points",
+    }
     axes.annotate(title, xytext=(0, 24), fontsize=12, fontweight="bold", color=INK, **above)
     axes.annotate(_score_line(scores), xytext=(0, 8), fontsize=10, color=MUTED, **above)
     if scores.measured and max(scores.importance.shape) <= ANNOTATED:
         for (row, column), value in np.ndenumerate(scores.importance):
             color = "white" if value > 0.55 else INK if value >= 0.1 else FAINT
-            axes.text(column, row, f"{value:.2f}", ha="center", va="center", fontsize=min(9.0, font), color=color)
+            axes.text(
+                column,
+                row,
+                f"{value:.2f}",
+                ha="center",
+                va="center",
+                fontsize=min(9.0, font),
+                color=color,
+            )
     return image
 
 

@@ -34,7 +34,10 @@ from dusdi.run import origin, provenance, read_progress
 from dusdi.task_learning import agent_config, downstream
 from dusdi.tasks import CAUSAL_TASKS, TASKS, make_task
 
-DIRECTIONS = {"skills to states": lambda result: result, "states to skills": lambda result: result["states_to_skills"]}
+DIRECTIONS = {
+    "skills to states": lambda result: result,
+    "states to skills": lambda result: result["states_to_skills"],
+}
 FIG3 = {"with Q decomposition": {}, "without": {"decompose_q": False}}
 LEAST_STEPS = 2_000  # of an evaluation
 EPISODES = 100  # that the return of a downstream run is measured on
@@ -101,7 +104,10 @@ class Job:
         return configure(settings.preset, make(self.world, **self.options).presets, fields)
 
     def folder(self, settings: Settings) -> Path:
-        method, *others = (str(value) if name == "method" else f"{name}={value}" for name, value in self.fields.items())
+        method, *others = (
+            str(value) if name == "method" else f"{name}={value}"
+            for name, value in self.fields.items()
+        )
         options = (f"{name}={value}" for name, value in self.options.items())
         return settings.runs / "-".join([self.world, *options, method, *others, f"seed{self.seed}"])
 
@@ -117,7 +123,11 @@ class Job:
     def report(self, settings: Settings) -> dict[str, Any] | None:
         """The scores of the run's only seed, if they are there: on as many steps as are wanted."""
         folder = self.folder(settings)
-        found = _read_report(folder, "dci.json", {"evaluation_steps": settings.evaluation_steps, "evaluation_seed": 0})
+        found = _read_report(
+            folder,
+            "dci.json",
+            {"evaluation_steps": settings.evaluation_steps, "evaluation_seed": 0},
+        )
         return found if (folder / "dci.png").exists() else None
 
     def measure(self, settings: Settings) -> dict[str, Any]:
@@ -148,10 +158,20 @@ class TaskJob:
         return self.method if self.agent in ("ppo", "sac") else f"{self.method} + {self.agent}"
 
     def config(self, settings: Settings) -> Any:
-        return agent_config(make_task(self.task), self.agent, settings.preset, {**settings.task_fields, "seed": self.seed})
+        return agent_config(
+            make_task(self.task),
+            self.agent,
+            settings.preset,
+            {**settings.task_fields, "seed": self.seed},
+        )
 
     def folder(self, settings: Settings) -> Path:
-        names = [self.task.replace("/", "-"), *([self.method] if self.skills else []), self.agent, f"seed{self.seed}"]
+        names = [
+            self.task.replace("/", "-"),
+            *([self.method] if self.skills else []),
+            self.agent,
+            f"seed{self.seed}",
+        ]
         return settings.runs / "-".join(names)
 
     def check_installed(self) -> None:
@@ -160,12 +180,20 @@ class TaskJob:
     def train(self, settings: Settings) -> None:
         skills = self.skills.folder(settings) if self.skills else None
         fields = {**settings.task_fields, "seed": self.seed}
-        options: dict[str, Any] = {"preset": settings.preset, "resume": True, "progress": settings.progress}
-        downstream(skills, self.task, agent=self.agent, out=self.folder(settings), **options, **fields)
+        options: dict[str, Any] = {
+            "preset": settings.preset,
+            "resume": True,
+            "progress": settings.progress,
+        }
+        downstream(
+            skills, self.task, agent=self.agent, out=self.folder(settings), **options, **fields
+        )
 
     def report(self, settings: Settings) -> dict[str, Any] | None:
         """The return of the run's only seed, if it is there."""
-        return _read_report(self.folder(settings), "return.json", {"episodes": EPISODES, "evaluation_seed": 0})
+        return _read_report(
+            self.folder(settings), "return.json", {"episodes": EPISODES, "evaluation_seed": 0}
+        )
 
     def measure(self, settings: Settings) -> dict[str, Any]:
         return measure_task(self.folder(settings), episodes=EPISODES, progress=settings.progress)
@@ -178,7 +206,9 @@ def reproduce(name: str, settings: Settings) -> list[Path]:
     if settings.seeds < 1:
         raise UsageError(f"seeds must be at least 1, not {settings.seeds}")
     if settings.evaluation_steps < LEAST_STEPS:
-        raise UsageError(f"evaluation_steps must be at least {LEAST_STEPS:,} to mean something, not {settings.evaluation_steps}")
+        raise UsageError(
+            f"evaluation_steps must be at least {LEAST_STEPS:,} to mean something, not {settings.evaluation_steps}"
+        )
     if settings.jobs < 1:
         raise UsageError(f"jobs must be at least 1, not {settings.jobs}")
     for kind, asked, known in (("world", settings.worlds, WORLDS), ("task", settings.tasks, TASKS)):
@@ -193,7 +223,10 @@ def table1(settings: Settings) -> list[Path]:
     """Table 1: DCI of DUSDi and DIAYN-MC, beside the paper's figures and a hand-written oracle's"""
     methods = {world: tuple(WORLDS[world].paper_dci) for world in settings.wanted(paper_worlds())}
     jobs = [
-        Job(world, seed, {"method": method}) for world in methods for method in methods[world] for seed in range(settings.seeds)
+        Job(world, seed, {"method": method})
+        for world in methods
+        for method in methods[world]
+        for seed in range(settings.seeds)
     ]
     return _dci_table("table1", "Table 1: how disentangled the skills are", jobs, settings)
 
@@ -220,8 +253,14 @@ def _dci_table(name: str, title: str, jobs: Sequence[Job], settings: Settings) -
         results.setdefault((job.place, method), []).append(found)
         if job.seed == 0:
             place = job.place.replace(" ", "-")
-            pictures.append(_copy(job.folder(settings) / "dci.png", settings.out / f"{name}-{place}-{method}.png"))
-    ceilings = {place: _oracle(job, settings) for place, job in {job.place: job for job in jobs}.items()}
+            pictures.append(
+                _copy(
+                    job.folder(settings) / "dci.png", settings.out / f"{name}-{place}-{method}.png"
+                )
+            )
+    ceilings = {
+        place: _oracle(job, settings) for place, job in {job.place: job for job in jobs}.items()
+    }
     paper = {job.place: {} if job.options else WORLDS[job.world].paper_dci for job in jobs}
     rows = [
         _dci_row(place, method, direction, found, ceilings[place], paper[place].get(method))
@@ -235,7 +274,9 @@ def _dci_table(name: str, title: str, jobs: Sequence[Job], settings: Settings) -
         _write(settings.out / f"{name}.md", _dci_markdown(name, title, rows, runs, settings)),
         _write_origins(name, runs, settings),
     ]
-    score_bars(rows, settings.out / f"{name}.png", title="Disentanglement, completeness, informativeness")
+    score_bars(
+        rows, settings.out / f"{name}.png", title="Disentanglement, completeness, informativeness"
+    )
     return [*files, settings.out / f"{name}.png", *pictures]
 
 
@@ -260,7 +301,12 @@ def fig3(settings: Settings) -> list[Path]:
         _write(settings.out / "fig3.md", _fig3_markdown(rows, runs, settings)),
         _write_origins("fig3", runs, settings),
     ]
-    curves(rows, settings.out / "fig3.png", title="Accuracy of the skill discriminators", chance=_chance(jobs.values(), settings))
+    curves(
+        rows,
+        settings.out / "fig3.png",
+        title="Accuracy of the skill discriminators",
+        chance=_chance(jobs.values(), settings),
+    )
     return [*files, settings.out / "fig3.png"]
 
 
@@ -269,7 +315,10 @@ def fig4(settings: Settings) -> list[Path]:
     jobs = []
     for task in settings.tasks or [task for task in TASKS if settings.wanted([task.split("/")[0]])]:
         for seed in range(settings.seeds):
-            jobs += [TaskJob(task, "ppo", seed, Job(task.split("/")[0], seed, {"method": method})) for method in FIG4]
+            jobs += [
+                TaskJob(task, "ppo", seed, Job(task.split("/")[0], seed, {"method": method}))
+                for method in FIG4
+            ]
             jobs.append(TaskJob(task, "sac", seed))
     return _task_figure("fig4", "Figure 4: learning tasks with skills", jobs, settings)
 
@@ -310,16 +359,34 @@ def _train(jobs: Iterable[Job | TaskJob], settings: Settings) -> None:
     for job in jobs:
         job.check_installed()
         _check_same_config(job, settings)
-    skills = {job.skills.folder(settings): job.skills for job in jobs if isinstance(job, TaskJob) and job.skills}
+    skills = {
+        job.skills.folder(settings): job.skills
+        for job in jobs
+        if isinstance(job, TaskJob) and job.skills
+    }
     if skills:
         _train(skills.values(), settings)
-    _each("train", [job for job in jobs if origin(job.folder(settings)).get("step", 0) < job.config(settings).steps], settings)
+    _each(
+        "train",
+        [
+            job
+            for job in jobs
+            if origin(job.folder(settings)).get("step", 0) < job.config(settings).steps
+        ],
+        settings,
+    )
 
 
 def _measure(jobs: Sequence[Job | TaskJob], settings: Settings) -> list[dict[str, Any]]:
     """Reports on all runs; those that are not there are made."""
     there = [job.report(settings) for job in jobs]
-    made = iter(_each("measure", [job for job, report in zip(jobs, there, strict=True) if report is None], settings))
+    made = iter(
+        _each(
+            "measure",
+            [job for job, report in zip(jobs, there, strict=True) if report is None],
+            settings,
+        )
+    )
     return [report or next(made) for report in there]
 
 
@@ -341,7 +408,12 @@ def _each(what: str, jobs: Sequence[Job | TaskJob], settings: Settings) -> list[
             left = (time.monotonic() - began) * (len(jobs) / len(finished) - 1) / 60
             tell(f"{what} {len(finished)} of {len(jobs)} done, about {left:.0f} min left", index)
 
-        return side_by_side(_call, [(what, job, replace(settings, progress=False)) for job in jobs], count, tell_done)
+        return side_by_side(
+            _call,
+            [(what, job, replace(settings, progress=False)) for job in jobs],
+            count,
+            tell_done,
+        )
     results = []
     for index, job in enumerate(jobs):
         tell(f"{what} {index + 1} of {len(jobs)}", index)
@@ -357,7 +429,11 @@ def _read_report(folder: Path, name: str, wanted: Mapping[str, Any]) -> dict[str
     """The report on a run, if it is there and is what would be made now: of this run, by this code."""
     report = _read_json(folder / name) or {}
     wanted = {"measured_with": provenance(), "run": origin(folder), **wanted}
-    return report if all(report.get(key) == json.loads(json.dumps(value)) for key, value in wanted.items()) else None
+    return (
+        report
+        if all(report.get(key) == json.loads(json.dumps(value)) for key, value in wanted.items())
+        else None
+    )
 
 
 def _read_curve(folder: Path, columns: Sequence[str]) -> list[dict[str, float]]:
@@ -367,7 +443,9 @@ def _read_curve(folder: Path, columns: Sequence[str]) -> list[dict[str, float]]:
     try:
         header, rows, damaged = read_progress(path)
         places = [header.index(name) for name in columns]
-        found = [{name: float(row[i]) for name, i in zip(columns, places, strict=True)} for row in rows]
+        found = [
+            {name: float(row[i]) for name, i in zip(columns, places, strict=True)} for row in rows
+        ]
     except ValueError:
         damaged = 1
     if damaged:
@@ -416,7 +494,9 @@ def _task_figure(name: str, title: str, jobs: Sequence[TaskJob], settings: Setti
     files = [
         _write_csv(settings.out / f"{name}.csv", points),
         _write_csv(settings.out / f"{name}-final.csv", finals),
-        _write(settings.out / f"{name}.md", _task_markdown(name, title, points, finals, runs, settings)),
+        _write(
+            settings.out / f"{name}.md", _task_markdown(name, title, points, finals, runs, settings)
+        ),
         _write_origins(name, runs, settings),
     ]
     task_curves(points, finals, settings.out / f"{name}.png", title=title)
@@ -424,7 +504,12 @@ def _task_figure(name: str, title: str, jobs: Sequence[TaskJob], settings: Setti
 
 
 def _task_markdown(
-    name: str, title: str, points: Sequence[dict], finals: Sequence[dict], runs: Mapping[str, dict], settings: Settings
+    name: str,
+    title: str,
+    points: Sequence[dict],
+    finals: Sequence[dict],
+    runs: Mapping[str, dict],
+    settings: Settings,
 ) -> str:
     """Per task: where each method ends, as a share of the way from random skills to the hand-written solution too."""
     lines = [
@@ -447,7 +532,11 @@ def _task_markdown(
             f"## {task}",
             "",
             f"Random skills {floor:,.1f}, "
-            + (f"hand-written solution {ceiling:,.1f}." if ceiling is not None else "no hand-written solution."),
+            + (
+                f"hand-written solution {ceiling:,.1f}."
+                if ceiling is not None
+                else "no hand-written solution."
+            ),
             "",
             "| | return | share | while learning | seconds per seed | steps to the first method's end |",
             "|---|---|---|---|---|---|",
@@ -456,11 +545,19 @@ def _task_markdown(
             curve = _mean_curve(points, task, method)
             values = [row["return"] for row in own if row["method"] == method]
             spread = f" ± {np.std(values, ddof=1):,.1f}" if len(values) > 1 else ""
-            share = f"{(np.mean(values) - floor) / (ceiling - floor):.0%}" if ceiling is not None else ""
+            share = (
+                f"{(np.mean(values) - floor) / (ceiling - floor):.0%}"
+                if ceiling is not None
+                else ""
+            )
             seconds = np.mean([row["seconds"] for row in own if row["method"] == method])
             reached = next((f"{step:,}" for step, value in curve if value >= bar), "never")
-            sooner = f"{np.mean([value for _, value in curve]):,.1f}" if curve else ""  # no episode may have ended
-            lines.append(f"| {method} | {np.mean(values):,.1f}{spread} | {share} | {sooner} | {seconds:.0f} | {reached} |")
+            sooner = (
+                f"{np.mean([value for _, value in curve]):,.1f}" if curve else ""
+            )  # no episode may have ended
+            lines.append(
+                f"| {method} | {np.mean(values):,.1f}{spread} | {share} | {sooner} | {seconds:.0f} | {reached} |"
+            )
         lines.append("")
     return "\n".join([*lines, *_made_by(name, runs, settings)])
 
@@ -492,12 +589,24 @@ def _chance(jobs: Iterable[Job], settings: Settings) -> float:
 
 
 def _dci_row(
-    world: str, method: str, direction: str, reports: Sequence[dict], oracle: dict | None, paper: tuple[float, ...] | None
+    world: str,
+    method: str,
+    direction: str,
+    reports: Sequence[dict],
+    oracle: dict | None,
+    paper: tuple[float, ...] | None,
 ) -> dict[str, Any]:
     """A row of the CSV: for each score the mean, spread and values of the seeds, the paper's value and the oracle's."""
     pick = DIRECTIONS[direction]
-    row: dict[str, Any] = {"world": world, "method": method, "direction": direction, "seeds": len(reports)}
-    row["seconds_per_seed"] = round(float(np.mean([report["run"]["seconds"] for report in reports])), 1)
+    row: dict[str, Any] = {
+        "world": world,
+        "method": method,
+        "direction": direction,
+        "seeds": len(reports),
+    }
+    row["seconds_per_seed"] = round(
+        float(np.mean([report["run"]["seconds"] for report in reports])), 1
+    )
     for name, published in zip(NAMES, paper or ("",) * len(NAMES), strict=True):
         values = [pick(report)[name] for report in reports]
         row[name] = round(float(np.mean(values)), 4)
@@ -508,7 +617,9 @@ def _dci_row(
     return row
 
 
-def _dci_markdown(name: str, title: str, rows: Sequence[dict], runs: Mapping[str, dict], settings: Settings) -> str:
+def _dci_markdown(
+    name: str, title: str, rows: Sequence[dict], runs: Mapping[str, dict], settings: Settings
+) -> str:
     lines = [
         f"# {title}",
         "",
@@ -527,7 +638,9 @@ def _dci_markdown(name: str, title: str, rows: Sequence[dict], runs: Mapping[str
         ours = [row for row in rows if row["world"] == world]
         for row in ours:
             cells = [_mean_and_std(row, score) for score in NAMES]
-            lines.append(f"| {row['method']}, {row['direction']} | {' | '.join(cells)} | {row['seconds_per_seed']:.0f} |")
+            lines.append(
+                f"| {row['method']}, {row['direction']} | {' | '.join(cells)} | {row['seconds_per_seed']:.0f} |"
+            )
             if row["method"] == "dusdi" and row["disentanglement_oracle"] != "":
                 shares = [f"{row[score] / row[f'{score}_oracle']:.0%}" for score in NAMES]
                 lines.append(f"| – share of the oracle's | {' | '.join(shares)} | |")
@@ -563,22 +676,37 @@ def _fig3_markdown(rows: Sequence[dict], runs: Mapping[str, dict], settings: Set
     for world, critic in dict.fromkeys((row["world"], row["critic"]) for row in rows):
         finals, reached, seconds = [], [], []
         for seed in range(settings.seeds):
-            own = [row for row in rows if (row["world"], row["critic"], row["seed"]) == (world, critic, seed)]
+            own = [
+                row
+                for row in rows
+                if (row["world"], row["critic"], row["seed"]) == (world, critic, seed)
+            ]
             finals.append(own[-1]["accuracy"])
             seconds.append(own[-1]["seconds"])
             reached += [row["step"] for row in own if row["accuracy"] >= REACHED][:1]
         spread = f" ± {np.std(finals, ddof=1):.3f}" if len(finals) > 1 else ""
-        steps = f"{np.mean(reached):,.0f} ({len(reached)} of {settings.seeds})" if reached else "never"
-        lines.append(f"| {world} | {critic} | {np.mean(finals):.3f}{spread} | {steps} | {np.mean(seconds):.0f} |")
+        steps = (
+            f"{np.mean(reached):,.0f} ({len(reached)} of {settings.seeds})" if reached else "never"
+        )
+        lines.append(
+            f"| {world} | {critic} | {np.mean(finals):.3f}{spread} | {steps} | {np.mean(seconds):.0f} |"
+        )
     return "\n".join([*lines, "", *_made_by("fig3", runs, settings)])
 
 
 def _made_by(name: str, runs: Mapping[str, dict], settings: Settings) -> list[str]:
-    changes = {**settings.fields, **{f"task {name}": value for name, value in settings.task_fields.items()}}
+    changes = {
+        **settings.fields,
+        **{f"task {name}": value for name, value in settings.task_fields.items()},
+    }
     changed = "".join(f", {name} {value}" for name, value in changes.items())
     commits = sorted({run["made_with"]["commit"] or "unknown" for run in runs.values()})
     cores = sorted({run.get("cores", 0) for run in runs.values()})
-    on = f" on {' or '.join(map(str, cores))} {'core' if cores == [1] else 'cores'} each" if all(cores) else ""
+    on = (
+        f" on {' or '.join(map(str, cores))} {'core' if cores == [1] else 'cores'} each"
+        if all(cores)
+        else ""
+    )
     return [
         f"Made by `dusdi reproduce {name}`, preset `{settings.preset}`{changed}.",
         f"Trained at commit {', '.join(commits)}{on}.",
@@ -602,7 +730,9 @@ def _before(name: str, settings: Settings) -> dict[str, Any]:
         return {}
     before = _read_json(path)
     if before is None:
-        raise UsageError(f"{path} is damaged, so nothing can be put beside it; remove it, or choose another folder (--out)")
+        raise UsageError(
+            f"{path} is damaged, so nothing can be put beside it; remove it, or choose another folder (--out)"
+        )
     return before
 
 
@@ -620,7 +750,10 @@ def _check_kept(name: str, settings: Settings) -> None:
 
 def _origins(name: str, jobs: Sequence[Job | TaskJob], settings: Settings) -> dict[str, dict]:
     """Where everything comes from: config, seed, versions, commit and wall time of every run, by its name; kept ones first."""
-    ours = {job.folder(settings).name: {"place": job.place, **origin(job.folder(settings))} for job in jobs}
+    ours = {
+        job.folder(settings).name: {"place": job.place, **origin(job.folder(settings))}
+        for job in jobs
+    }
     made, before = {job.place for job in jobs}, _before(name, settings).get("runs", {})
     return {run_name: run for run_name, run in before.items() if run["place"] not in made} | ours
 

@@ -48,7 +48,12 @@ class GraphStepper:
     """Steps n copies of a `JaxWorld` by pure functions; the state is (world states, episode ages)."""
 
     def __init__(self, world: JaxWorld, count: int, episode_length: int, *, stagger: bool = True):
-        self._world, self._count, self._length, self._stagger = world, count, episode_length, stagger
+        self._world, self._count, self._length, self._stagger = (
+            world,
+            count,
+            episode_length,
+            stagger,
+        )
 
     def init(self, key: jax.Array) -> tuple[EnvState, jax.Array]:
         state = jax.vmap(self._world.reset)(jax.random.split(key, self._count))
@@ -59,13 +64,18 @@ class GraphStepper:
         state, age = carry
         step_key, reset_key = jax.random.split(key)
         state = jax.vmap(self._world.step)(state, action, jax.random.split(step_key, self._count))
-        successor, reward = jax.vmap(self._world.observe)(state), jax.vmap(self._world.reward)(state)
+        successor, reward = (
+            jax.vmap(self._world.observe)(state),
+            jax.vmap(self._world.reward)(state),
+        )
         over = age + 1 >= self._length
         fresh = jax.vmap(self._world.reset)(jax.random.split(reset_key, self._count))
         state = select(over, fresh, state)
         observation = jax.vmap(self._world.observe)(state)
         terminated = jnp.zeros(self._count, bool)
-        return (state, jnp.where(over, 0, age + 1)), Step(successor, terminated, over, observation, reward)
+        return (state, jnp.where(over, 0, age + 1)), Step(
+            successor, terminated, over, observation, reward
+        )
 
 
 class HostStepper:
@@ -87,7 +97,11 @@ class HostStepper:
         successor, terminated, truncated = self._vector.step(action)
         self._steps += 1
         self._checked(successor)
-        reward = self._vector.rewards() if self._spec.channels else np.zeros((self._count, 0), np.float32)
+        reward = (
+            self._vector.rewards()
+            if self._spec.channels
+            else np.zeros((self._count, 0), np.float32)
+        )
         if self._rewarded:
             check_rewards(reward, self._spec, self._steps)
         self._age += 1
@@ -125,7 +139,9 @@ def check_rewards(reward: np.ndarray, spec: WorldSpec, step: int) -> None:
     if bad.any():
         copy, channel = np.argwhere(bad)[0]
         told = f"world {spec.name!r} gave a reward that is not finite ({reward[copy, channel]})"
-        raise WorldError(f"{told} in copy {copy} after {step} steps, channel {spec.channels[channel]!r}")
+        raise WorldError(
+            f"{told} in copy {copy} after {step} steps, channel {spec.channels[channel]!r}"
+        )
 
 
 def check_actions(action: np.ndarray, spec: WorldSpec) -> None:

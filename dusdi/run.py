@@ -79,13 +79,19 @@ class Run:
             "cores": len(cores()),
             **(origin or {}),
         }
-        files.write_atomically(folder / "config.json", json.dumps(self._description, indent=2) + "\n")
+        files.write_atomically(
+            folder / "config.json", json.dumps(self._description, indent=2) + "\n"
+        )
         self._csv = folder / "progress.csv"
         self._keep_rows(after_step)
         # Written by this thread, so that an error is known at once. TensorBoard drops what it has read after that step.
-        self._events = EventsWriter(str(folder.absolute() / "events"))  # or it takes some names for addresses
+        self._events = EventsWriter(
+            str(folder.absolute() / "events")
+        )  # or it takes some names for addresses
         start = SessionLog(status=SessionLog.START)
-        self._events.write_event(Event(step=after_step + 1, session_log=start, wall_time=time.time()))
+        self._events.write_event(
+            Event(step=after_step + 1, session_log=start, wall_time=time.time())
+        )
 
     def _keep_rows(self, until: int) -> None:
         """Drops the rows after a step, and what can't be read, of which a copy is kept."""
@@ -96,7 +102,10 @@ class Run:
             copy = self._csv.with_name("progress.damaged.csv")
             with files.replacing(copy) as partial:
                 partial.write_bytes(self._csv.read_bytes())
-            warnings.warn(f"{damaged} rows of {self._csv} could not be read; a copy of it is {copy.name}", stacklevel=2)
+            warnings.warn(
+                f"{damaged} rows of {self._csv} could not be read; a copy of it is {copy.name}",
+                stacklevel=2,
+            )
         kept = [row for row in rows if int(row[0]) <= until]
         text = io.StringIO()
         csv.writer(text, lineterminator="\n").writerows([header, *kept] if kept else [])
@@ -116,7 +125,9 @@ class Run:
             suffix = f"/seed {self._config.seed + index}" if len(rows) > 1 else ""
             for name, value in row.items():
                 if math.isfinite(value):  # a return is not a number until an episode is over
-                    event = Event(step=step, summary=scalar(name + suffix, value), wall_time=time.time())
+                    event = Event(
+                        step=step, summary=scalar(name + suffix, value), wall_time=time.time()
+                    )
                     self._events.write_event(event)
         self._events.flush()
 
@@ -124,7 +135,9 @@ class Run:
         """Writes a checkpoint of everything."""
         if not self.folder.is_dir():  # or a second one would be made in its place
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(self.folder))
-        checkpoint.save(self.folder / "checkpoints", step, state, {**self._description, "seconds": seconds})
+        checkpoint.save(
+            self.folder / "checkpoints", step, state, {**self._description, "seconds": seconds}
+        )
 
     def close(self) -> None:
         with suppress(OSError):  # what could not be written was said before
@@ -142,7 +155,11 @@ def read_progress(path: Path) -> tuple[list[str], list[list[str]], int]:
     except csv.Error:
         return [], [], text.count("\n") + 1
     is_step = re.compile(r"[0-9]{1,18}").fullmatch
-    sound = [row for row in rows if header[:1] == ["step"] and len(row) == len(header) and is_step(row[0])]
+    sound = [
+        row
+        for row in rows
+        if header[:1] == ["step"] and len(row) == len(header) and is_step(row[0])
+    ]
     cut_off = bool(rows) and not text.endswith("\n") and rows[-1] not in sound[-1:]
     return header, sound, len(rows) - len(sound) - cut_off + (bool(text) and header[:1] != ["step"])
 
@@ -151,7 +168,9 @@ def _clear_leftovers(folder: Path) -> None:
     """Removes what a process that was killed while writing has left."""
     for place in (folder, folder / "checkpoints"):
         for path in place.iterdir() if place.is_dir() else ():
-            torn = path.parent.name == "checkpoints" and re.fullmatch(r"\.tmp\w{6}", path.name)  # by safetensors
+            torn = path.parent.name == "checkpoints" and re.fullmatch(
+                r"\.tmp\w{6}", path.name
+            )  # by safetensors
             if not path.is_dir() and (torn or files.is_abandoned(path.name)):
                 path.unlink()
 
@@ -170,7 +189,9 @@ def held(folder: Path | None) -> Iterator[None]:
             if fcntl is not None:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            raise UsageError(f"another process is writing the run in {folder}; wait for it, or choose another folder") from error
+            raise UsageError(
+                f"another process is writing the run in {folder}; wait for it, or choose another folder"
+            ) from error
         except OSError:
             pass  # a file system without locks
         try:
@@ -203,7 +224,9 @@ def take_up(
         _check_not_foreign(folder / "config.json")
         return _begun(folder / "config.json", spec, asked, kind, origin or {}) if resume else None
     if not resume:
-        raise UsageError(f"{folder} already holds a run; resume it with --resume (resume=True), or choose another folder")
+        raise UsageError(
+            f"{folder} already holds a run; resume it with --resume (resume=True), or choose another folder"
+        )
     settings = found.description.get("config")
     if isinstance(settings, dict) and any(
         set(settings) == set(other.fields()) for other in (Config, PPOConfig) if other is not kind
@@ -214,7 +237,9 @@ def take_up(
     if _as_json(theirs.to_json()) != _as_json(spec.to_json()):
         raise UsageError(f"{folder} holds a run in another world: {difference(theirs, spec)}")
     if _builds_on(origin or {}) != _builds_on(found.description):
-        raise UsageError(f"{folder} holds a run that builds on other skills or another policy; choose another folder")
+        raise UsageError(
+            f"{folder} holds a run that builds on other skills or another policy; choose another folder"
+        )
     return _lengthened(folder, config, asked), found
 
 
@@ -222,24 +247,36 @@ def _check_not_foreign(path: Path) -> None:
     """Raises a `UsageError` if a config.json is there that no run of ours wrote."""
     try:
         text = path.read_text(encoding="utf-8")
-        description = json.loads(text) if text.strip() else {"config": {}, "world": {}}  # what a power cut may leave
+        description = (
+            json.loads(text) if text.strip() else {"config": {}, "world": {}}
+        )  # what a power cut may leave
     except FileNotFoundError:
         return
     except OSError as error:
-        raise UsageError(f"{path} can't be read: {error.strerror}; choose another folder") from error
+        raise UsageError(
+            f"{path} can't be read: {error.strerror}; choose another folder"
+        ) from error
     except (ValueError, RecursionError):
         description = None
     if not isinstance(description, dict) or not {"config", "world"} <= set(description):
-        raise UsageError(f"{path} is not of a run of dusdi's, and would be overwritten; choose another folder")
+        raise UsageError(
+            f"{path} is not of a run of dusdi's, and would be overwritten; choose another folder"
+        )
 
 
 def _begun(
-    written: Path, spec: WorldSpec, asked: Mapping[str, Any], kind: type[BaseConfig], origin: Mapping[str, Any]
+    written: Path,
+    spec: WorldSpec,
+    asked: Mapping[str, Any],
+    kind: type[BaseConfig],
+    origin: Mapping[str, Any],
 ) -> tuple[Any, None] | None:
     """What was asked of a run that was stopped before its first checkpoint, if it is the same; what is asked now counts more."""
     try:
         description = json.loads(written.read_text(encoding="utf-8"))
-        same = _as_json(description["world"]) == _as_json(spec.to_json()) and _builds_on(description) == _builds_on(origin)
+        same = _as_json(description["world"]) == _as_json(spec.to_json()) and _builds_on(
+            description
+        ) == _builds_on(origin)
         config = from_json(description["config"], kind)
     except (OSError, ValueError, TypeError, KeyError, RecursionError, CheckpointError):
         return None
@@ -263,7 +300,9 @@ def _with_written(found: Checkpoint, written: Path) -> Checkpoint:
         raise CheckpointError(f"{written} can't be read: {error.strerror}") from error
     except (ValueError, TypeError, KeyError, RecursionError) as error:
         reason = f"{type(error).__name__}: {error}"
-        warnings.warn(f"{written} can't be read ({reason}); using its copy in {found.path.name}", stacklevel=2)
+        warnings.warn(
+            f"{written} can't be read ({reason}); using its copy in {found.path.name}", stacklevel=2
+        )
         return found
     theirs = found.description
     for name in dict.fromkeys([*theirs["config"], *settings]):
@@ -275,14 +314,20 @@ def _with_written(found: Checkpoint, written: Path) -> Checkpoint:
             )
     for name in IDENTITY:
         if name != "config" and _as_json(description.get(name)) != _as_json(theirs.get(name)):
-            raise CheckpointError(f"{found.path} belongs to another run than {written}: they differ in {name!r}")
+            raise CheckpointError(
+                f"{found.path} belongs to another run than {written}: they differ in {name!r}"
+            )
     planned = theirs["config"]["steps"]
     if isinstance(steps, bool) or not isinstance(steps, int) or steps < planned:
-        raise CheckpointError(f"{written} says steps = {steps}, but the run was begun with {planned}; put it right, or remove it")
+        raise CheckpointError(
+            f"{written} says steps = {steps}, but the run was begun with {planned}; put it right, or remove it"
+        )
     return found._replace(description={**theirs, "config": {**theirs["config"], "steps": steps}})
 
 
-def read_settings(found: Checkpoint, kind: type[BaseConfig] = Config, part: str | None = None) -> tuple[Any, WorldSpec]:
+def read_settings(
+    found: Checkpoint, kind: type[BaseConfig] = Config, part: str | None = None
+) -> tuple[Any, WorldSpec]:
     """The config and the world that a checkpoint (or a part of its description) names, or a `CheckpointError`."""
     try:
         description = found.description[part] if part else found.description
@@ -290,7 +335,9 @@ def read_settings(found: Checkpoint, kind: type[BaseConfig] = Config, part: str 
     except CheckpointError as error:
         raise CheckpointError(f"{found.path}: {error}") from error
     except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
-        raise CheckpointError(f"{found.path} does not describe a run: {type(error).__name__}: {error}") from error
+        raise CheckpointError(
+            f"{found.path} does not describe a run: {type(error).__name__}: {error}"
+        ) from error
 
 
 def _lengthened(folder: Path, config: Any, asked: Mapping[str, Any]) -> Any:
@@ -326,7 +373,9 @@ def origin(folder: Path) -> dict[str, Any]:
     """Where a run's results come from: config, world, versions, commit and seconds of training."""
     found = checkpoint.load_newest(folder / "checkpoints")
     keys = ("config", "world", "skills", "start", "made_with", "cores", "step", "seconds")
-    return {key: found.description[key] for key in keys if key in found.description} if found else {}
+    return (
+        {key: found.description[key] for key in keys if key in found.description} if found else {}
+    )
 
 
 def describe(spec: WorldSpec) -> str:
@@ -337,8 +386,15 @@ def describe(spec: WorldSpec) -> str:
 
 def provenance() -> dict[str, str]:
     """The versions and the commit that produce a result."""
-    packages = {name: metadata.version(name) for name in ("jax", "jaxlib", "flax", "optax", "numpy")}
-    return {"python": platform.python_version(), "device": jax.default_backend(), "commit": _commit(), **packages}
+    packages = {
+        name: metadata.version(name) for name in ("jax", "jaxlib", "flax", "optax", "numpy")
+    }
+    return {
+        "python": platform.python_version(),
+        "device": jax.default_backend(),
+        "commit": _commit(),
+        **packages,
+    }
 
 
 def _commit() -> str:

@@ -15,7 +15,9 @@ from contextlib import contextmanager
 from typing import Any
 
 #: Ctrl-C, `kill` and cluster schedulers, a closed terminal; Windows lacks the last.
-STOPPING = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
+STOPPING = [
+    getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)
+]
 PATIENCE = 1.0  # seconds in which a second signal is taken for the same wish to stop
 
 

@@ -51,7 +51,9 @@ class SkillEnv(gymnasium.Env):
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": FRAMES_PER_SECOND}
 
-    def __init__(self, task: World | str, skills: Skills | str | Path, render_mode: str | None = None):
+    def __init__(
+        self, task: World | str, skills: Skills | str | Path, render_mode: str | None = None
+    ):
         self.task, self.skills = _prepare(task, skills)
         if render_mode not in (None, "rgb_array"):
             raise UsageError(f"pictures come as render_mode 'rgb_array', not {render_mode!r}")
@@ -78,7 +80,9 @@ class SkillEnv(gymnasium.Env):
 
     def _check_begun(self) -> None:
         if not self._begun:
-            raise gymnasium.error.ResetNeeded("call reset() before an episode's first step() and after its last")
+            raise gymnasium.error.ResetNeeded(
+                "call reset() before an episode's first step() and after its last"
+            )
 
     def render(self):
         return self._hierarchy.render() if self.render_mode == "rgb_array" else None
@@ -116,7 +120,13 @@ class SkillVectorEnv(gymnasium.vector.VectorEnv):
             for index in np.flatnonzero(step.over):
                 final[index] = step.successor[index]
             info |= {"final_obs": final, "_final_obs": step.over}
-        return step.observation, step.reward.sum(-1), step.terminated, step.over & ~step.terminated, info
+        return (
+            step.observation,
+            step.reward.sum(-1),
+            step.terminated,
+            step.over & ~step.terminated,
+            info,
+        )
 
     def close_extras(self, **kwargs):
         self._hierarchy.close()

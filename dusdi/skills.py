@@ -55,9 +55,13 @@ class Discrete:
         """The skill [..., C] as int32, or a `UsageError` that says what is wrong with it."""
         array = np.asarray(skill)
         if array.shape[-1:] != (self.components,):
-            raise UsageError(f"a skill here has {self.components} components with values 0 to {self.values - 1}; got {skill}")
+            raise UsageError(
+                f"a skill here has {self.components} components with values 0 to {self.values - 1}; got {skill}"
+            )
         if (array != np.floor(array)).any() or (array < 0).any() or (array >= self.values).any():
-            raise UsageError(f"skill components take the whole values 0 to {self.values - 1}; got {skill}")
+            raise UsageError(
+                f"skill components take the whole values 0 to {self.values - 1}; got {skill}"
+            )
         return array.astype(np.int32)
 
 
@@ -95,7 +99,9 @@ class Continuous:
         array = np.asarray(skill, np.float32)
         if array.shape[-1:] != (self.dim,) or array.shape[-2:-1] != (self.components,):
             if array.size != self.components * self.dim:
-                raise UsageError(f"a skill here has {self.components} components of {self.dim} numbers in [-1, 1]; got {skill}")
+                raise UsageError(
+                    f"a skill here has {self.components} components of {self.dim} numbers in [-1, 1]; got {skill}"
+                )
             array = array.reshape(self.components, self.dim)
         if not (np.abs(array) <= 1).all():
             raise UsageError(f"skill components are in [-1, 1]; got {skill}")

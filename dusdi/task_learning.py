@@ -100,7 +100,9 @@ class HighLearner:
     def __init__(self, task: World, skills: Skills, config: PPOConfig):
         check_fit(skills, task)
         self.spec, self.config, self._skills = task.spec, config, skills
-        self.agent = PPO(task.spec.observation_size, skills.space, causal_matrix(task, skills, config), config)
+        self.agent = PPO(
+            task.spec.observation_size, skills.space, causal_matrix(task, skills, config), config
+        )
         self.random_iterations = 0
 
     @property
@@ -117,7 +119,9 @@ class HighLearner:
     def begin(self, key: jax.Array, world: EnvState, observation: jax.Array) -> HighState:
         key, agent_key = jax.random.split(key)
         names = ("return", "episodes", "loss/policy", "loss/value", "entropy", "kl", "clipped")
-        returns = [f"return/{name}" for name in self.spec.channels] if len(self.spec.channels) > 1 else []
+        returns = (
+            [f"return/{name}" for name in self.spec.channels] if len(self.spec.channels) > 1 else []
+        )
         return HighState(
             iteration=jnp.int32(0),
             key=key,
@@ -133,7 +137,11 @@ class HighLearner:
 
     def seen(self, normaliser: Normaliser, observation: jax.Array) -> jax.Array:
         """Observations as the networks see them."""
-        return normalise.apply(normaliser, observation) if self.config.normalise_observations else observation
+        return (
+            normalise.apply(normaliser, observation)
+            if self.config.normalise_observations
+            else observation
+        )
 
     def choose(self, state: HighState) -> tuple[HighState, jax.Array]:
         """Skills for the current observations."""
@@ -143,17 +151,24 @@ class HighLearner:
 
     def record(self, state: HighState, skill: jax.Array, step: Step) -> tuple[HighState, Rollout]:
         """Remembers a high-level step and moves on."""
-        seen, successor = (self.seen(state.normaliser, x) for x in (state.observation, step.successor))
+        seen, successor = (
+            self.seen(state.normaliser, x) for x in (state.observation, step.successor)
+        )
         log_prob, _ = self.agent.log_prob(state.agent.params, seen, skill)
         reward = step.reward if self.config.agent == "cpg" else step.reward.sum(-1, keepdims=True)
-        value, next_value = self.agent.value(state.agent, seen), self.agent.value(state.agent, successor)
+        value, next_value = (
+            self.agent.value(state.agent, seen),
+            self.agent.value(state.agent, successor),
+        )
         row = Rollout(seen, skill, log_prob, value, next_value, reward, step.terminated, step.over)
         earned = state.earned + step.reward * self._skills.config.skill_length
         over = step.over[:, None]
         finished = jnp.sum(earned * over, axis=0)
         sums = {"return": finished.sum(), "episodes": jnp.sum(over, dtype=jnp.float32)}
         if len(self.spec.channels) > 1:
-            sums |= {f"return/{name}": x for name, x in zip(self.spec.channels, finished, strict=True)}
+            sums |= {
+                f"return/{name}": x for name, x in zip(self.spec.channels, finished, strict=True)
+            }
         state = state.replace(
             observation=step.observation,
             earned=jnp.where(over, 0.0, earned),
@@ -195,11 +210,19 @@ class HighLearner:
 
     @property
     def _seeds(self) -> Any:
-        return self.config.seed if self.config.seeds == 1 else jnp.arange(self.config.seeds) + self.config.seed
+        return (
+            self.config.seed
+            if self.config.seeds == 1
+            else jnp.arange(self.config.seeds) + self.config.seed
+        )
 
     def _first_states(self, seeds: Any) -> HighState:
         several = self.config.seeds > 1
-        return jax.vmap(self.first_state, out_axes=SEED_AXES)(seeds) if several else self.first_state(seeds)
+        return (
+            jax.vmap(self.first_state, out_axes=SEED_AXES)(seeds)
+            if several
+            else self.first_state(seeds)
+        )
 
 
 class GraphHighTrainer(HighLearner):
@@ -230,7 +253,9 @@ class GraphHighTrainer(HighLearner):
             raw = state.observation
             state, skill = self.choose(state)
             key, world_key = jax.random.split(state.key)
-            world, step = self._hierarchy.step(state.skills, state.world, world_key, self.agent.bounded(skill))
+            world, step = self._hierarchy.step(
+                state.skills, state.world, world_key, self.agent.bounded(skill)
+            )
             state, row = self.record(state.replace(key=key, world=world), skill, step)
             return state, (row, raw)
 
@@ -247,8 +272,13 @@ class HostHighTrainer(HighLearner):
     def __init__(self, task: World, skills: Skills, config: PPOConfig):
         super().__init__(task, skills, config)
         self._hierarchy = Hierarchy(task, skills, config.num_envs * config.seeds)
-        self._choose = jax.jit(self.over_seeds(self.choose, out_axes=(SEED_AXES, 0)), donate_argnums=0)
-        self._record = jax.jit(self.over_seeds(self.record, extra_axes=(0, 0), out_axes=(SEED_AXES, 0)), donate_argnums=0)
+        self._choose = jax.jit(
+            self.over_seeds(self.choose, out_axes=(SEED_AXES, 0)), donate_argnums=0
+        )
+        self._record = jax.jit(
+            self.over_seeds(self.record, extra_axes=(0, 0), out_axes=(SEED_AXES, 0)),
+            donate_argnums=0,
+        )
         self._learn = jax.jit(self.over_seeds(self.learn, extra_axes=(0, 0)), donate_argnums=0)
 
     def first_state(self, seed: Any) -> HighState:
@@ -259,7 +289,9 @@ class HostHighTrainer(HighLearner):
         """New episodes everywhere, determined by the run's seed and the iteration."""
         sequence = np.random.SeedSequence([self.config.seed, int(state.iteration)])
         observation = self._hierarchy.restart(int(sequence.generate_state(1)[0] // 2))
-        return state.replace(observation=jnp.asarray(self._split(observation)), earned=jnp.zeros_like(state.earned))
+        return state.replace(
+            observation=jnp.asarray(self._split(observation)), earned=jnp.zeros_like(state.earned)
+        )
 
     def advance(self, state: HighState, iterations: int, random: bool) -> HighState:
         for _ in range(iterations):
@@ -267,10 +299,14 @@ class HostHighTrainer(HighLearner):
             for _ in range(self.config.rollout_length):
                 raw.append(np.asarray(state.observation))
                 state, skill = self._choose(state)
-                step = self._hierarchy.step(np.asarray(self.agent.bounded(skill)).reshape(-1, *self._skills.skill_shape))
+                step = self._hierarchy.step(
+                    np.asarray(self.agent.bounded(skill)).reshape(-1, *self._skills.skill_shape)
+                )
                 state, row = self._record(state, skill, Step(*map(self._split, step)))
                 rows.append(row)
-            rollout, seen = jax.tree.map(lambda *x: jnp.stack(x, self._time_axis), *zip(rows, raw, strict=True))
+            rollout, seen = jax.tree.map(
+                lambda *x: jnp.stack(x, self._time_axis), *zip(rows, raw, strict=True)
+            )
             state = self._learn(state, rollout, seen)
         return state
 
@@ -295,9 +331,13 @@ def causal_matrix(task: World, skills: Skills, config: PPOConfig) -> np.ndarray:
         return np.ones((1, components), bool)
     channels = len(task.spec.channels)
     if channels < 2:
-        raise UsageError(f"the causal policy gradient needs a task with several reward channels; {task.spec.name!r} has one")
+        raise UsageError(
+            f"the causal policy gradient needs a task with several reward channels; {task.spec.name!r} has one"
+        )
     if task.causal is None:
-        raise UsageError(f"the causal policy gradient needs the causal matrix of {task.spec.name!r}: set its `causal`")
+        raise UsageError(
+            f"the causal policy gradient needs the causal matrix of {task.spec.name!r}: set its `causal`"
+        )
     causal = np.asarray(task.causal, np.bool_)
     if causal.ndim != 2 or causal.shape[0] != channels:
         raise UsageError(
@@ -347,7 +387,9 @@ def downstream(
     if skills is None:
         raise UsageError(f"agent {agent} chooses skills: name the run that learned them")
     check_fit(skills, task)
-    asked = {**fields} | {name: value for name, value in (("agent", named), ("preset", preset)) if value is not None}
+    asked = {**fields} | {
+        name: value for name, value in (("agent", named), ("preset", preset)) if value is not None
+    }
     folder = Path(out) if out is not None else None
     origin = {"skills": describe_skills(skills)}
     trainer = GraphHighTrainer if isinstance(task, JaxWorld) else HostHighTrainer
@@ -357,30 +399,51 @@ def downstream(
         title=lambda config: f"{config.agent} on {task.spec.name}",
         folder=folder, resume=resume, progress=progress, origin=origin,
     )  # fmt: skip
-    params, normaliser = jax.tree.map(lambda x: x if config.seeds == 1 else x[0], (state.agent.params, state.normaliser))
-    step = int(state.iteration) * config.num_envs * config.rollout_length * skills.config.skill_length
-    return SkillController(task.spec, config, skills, params, normaliser, seed=config.seed, step=step, folder=folder)
+    params, normaliser = jax.tree.map(
+        lambda x: x if config.seeds == 1 else x[0], (state.agent.params, state.normaliser)
+    )
+    step = (
+        int(state.iteration) * config.num_envs * config.rollout_length * skills.config.skill_length
+    )
+    return SkillController(
+        task.spec, config, skills, params, normaliser, seed=config.seed, step=step, folder=folder
+    )
 
 
 def agent_config(task: World, agent: str, preset: str, fields: Mapping[str, Any]) -> Any:
     """The config of a downstream run: the preset, then the task's wishes for it, then the user's."""
     wishes = task.agent_presets.get(preset, {})
     if agent != "sac":
-        return configure(preset, {preset: wishes.get("ppo", {})}, {"agent": agent, **fields}, PPOConfig)
+        return configure(
+            preset, {preset: wishes.get("ppo", {})}, {"agent": agent, **fields}, PPOConfig
+        )
     flat = {**FLAT.get(preset, {}), **wishes.get("sac", {}), "method": "extrinsic"}
     return configure(preset, {preset: flat}, fields)
 
 
 def describe_skills(skills: Skills) -> dict[str, Any]:
     """All that a downstream run must know to rebuild the skills around their parameters, which it keeps too."""
-    return {"world": skills.spec.to_json(), "config": skills.config.to_json(), "seed": skills.seed, "step": skills.step}
+    return {
+        "world": skills.spec.to_json(),
+        "config": skills.config.to_json(),
+        "seed": skills.seed,
+        "step": skills.step,
+    }
 
 
-def _flat(skills: Skills | None, task: World, preset: str | None, fields: Mapping[str, Any], **options: Any) -> Controller:
+def _flat(
+    skills: Skills | None,
+    task: World,
+    preset: str | None,
+    fields: Mapping[str, Any],
+    **options: Any,
+) -> Controller:
     """Soft actor-critic on the task's reward, from scratch or from a flat policy."""
     if skills is not None:
         if skills.space.components:
-            raise UsageError("agent sac fine-tunes flat policies, but this run holds skills; choose among them with ppo or cpg")
+            raise UsageError(
+                "agent sac fine-tunes flat policies, but this run holds skills; choose among them with ppo or cpg"
+            )
         check_setting(skills, task)
     asked = {**fields, "method": "extrinsic"} | ({} if preset is None else {"preset": preset})
     inherited: dict[str, Any] = {}
@@ -388,6 +451,11 @@ def _flat(skills: Skills | None, task: World, preset: str | None, fields: Mappin
         inherited = {name: getattr(skills.config, name) for name in ACTOR_FIELDS}
         options |= {"start": skills.params, "origin": {"start": describe_skills(skills)}}
     policy = run_sac(
-        task, asked, lambda: agent_config(task, "sac", "fast" if preset is None else preset, {**inherited, **fields}), **options
+        task,
+        asked,
+        lambda: agent_config(
+            task, "sac", "fast" if preset is None else preset, {**inherited, **fields}
+        ),
+        **options,
     )
     return FlatController(policy)

@@ -43,7 +43,9 @@ class Factor:
                 raise TypeError("a mask")
             object.__setattr__(self, "indices", tuple(operator.index(i) for i in self.indices))
         except TypeError:
-            raise WorldError(f"factor {self.name!r}: {self.indices!r} is not a list of observation entries") from None
+            raise WorldError(
+                f"factor {self.name!r}: {self.indices!r} is not a list of observation entries"
+            ) from None
 
 
 LARGEST_SIZE = 10_000_000
@@ -77,7 +79,9 @@ class WorldSpec:
         for name in ("observation_size", "action_size", "episode_length"):
             value = getattr(self, name)
             if not isinstance(value, int) or not 1 <= value <= LARGEST_SIZE:
-                raise WorldError(f"{name} of a world is a number from 1 to {LARGEST_SIZE:,}, not {value!r}")
+                raise WorldError(
+                    f"{name} of a world is a number from 1 to {LARGEST_SIZE:,}, not {value!r}"
+                )
         if not isinstance(self.name, str):
             raise WorldError(f"the name of a world is a word, not {self.name!r}")
         if not isinstance(self.options, Mapping):
@@ -107,7 +111,9 @@ class WorldSpec:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> WorldSpec:
-        factors = tuple(Factor(f["name"], tuple(f["indices"]), f["controlled"]) for f in data["factors"])
+        factors = tuple(
+            Factor(f["name"], tuple(f["indices"]), f["controlled"]) for f in data["factors"]
+        )
         lists = {name: tuple(data.get(name, ())) for name in ("codes", "channels")}
         return cls(**{**data, **lists, "factors": factors})
 
@@ -122,7 +128,11 @@ def check_factors(factors: tuple[Factor, ...], observation_size: int) -> None:
     owner: dict[int, str] = {}
     names = [factor.name for factor in factors]
     for factor in factors:
-        if not isinstance(factor.name, str) or not factor.name.strip() or not _is_unicode(factor.name):
+        if (
+            not isinstance(factor.name, str)
+            or not factor.name.strip()
+            or not _is_unicode(factor.name)
+        ):
             raise WorldError(f"factors have names that are not empty; {factor.name!r} is no name")
         if names.count(factor.name) > 1:
             raise WorldError(f"two factors are called {factor.name!r}; give each its own name")
@@ -141,7 +151,9 @@ def check_factors(factors: tuple[Factor, ...], observation_size: int) -> None:
                 )
             owner[index] = factor.name
     if not any(factor.controlled for factor in factors):
-        raise WorldError("no factor is controlled, so there is nothing for a skill to do; name at least one")
+        raise WorldError(
+            "no factor is controlled, so there is nothing for a skill to do; name at least one"
+        )
 
 
 #: So many differences of two worlds a message names.

@@ -25,7 +25,15 @@ SUFFIXES = (".mp4", ".gif")
 FRAMES_PER_SECOND = 20
 PANEL_WIDTH = 320
 INK, FAINT, PAPER = (30, 34, 42), (200, 204, 212), (250, 250, 252)
-COLOURS = [(55, 126, 184), (228, 26, 28), (77, 175, 74), (152, 78, 163), (255, 127, 0), (166, 86, 40), (23, 190, 207)]
+COLOURS = [
+    (55, 126, 184),
+    (228, 26, 28),
+    (77, 175, 74),
+    (152, 78, 163),
+    (255, 127, 0),
+    (166, 86, 40),
+    (23, 190, 207),
+]
 
 
 def render_task(
@@ -69,7 +77,10 @@ def _task_frames(controller: Controller, task: World, steps: int, seed: int):
             earned += float(vector.rewards().sum())
             low, high = np.minimum(low, observation[0]), np.maximum(high, observation[0])
             title = f"step {t + 1}, return {earned:,.1f}"
-            yield _beside(vector.render(), draw_panel(task.spec, title, decision[0], observation[0], low, high, height=480))
+            yield _beside(
+                vector.render(),
+                draw_panel(task.spec, title, decision[0], observation[0], low, high, height=480),
+            )
             if terminated[0] or truncated[0]:
                 break
     finally:
@@ -153,7 +164,9 @@ def _frames(skills: Skills, world: World, sequence: Sequence[np.ndarray], seed: 
     try:
         for number, skill in enumerate(sequence):
             for t in range(skills.config.skill_length):
-                observation, terminated, truncated = vector.step(skills.act(observation, skill[None]))
+                observation, terminated, truncated = vector.step(
+                    skills.act(observation, skill[None])
+                )
                 low, high = np.minimum(low, observation[0]), np.maximum(high, observation[0])
                 title = f"skill {number + 1} of {len(sequence)}, step {t + 1}"
                 panel = draw_panel(world.spec, title, skill, observation[0], low, high, height=480)
@@ -173,7 +186,13 @@ def _beside(picture: np.ndarray, panel: Image.Image) -> np.ndarray:
 
 
 def draw_panel(
-    spec: WorldSpec, title: str, skill: np.ndarray, observation: np.ndarray, low: np.ndarray, high: np.ndarray, height: int
+    spec: WorldSpec,
+    title: str,
+    skill: np.ndarray,
+    observation: np.ndarray,
+    low: np.ndarray,
+    high: np.ndarray,
+    height: int,
 ) -> Image.Image:
     """One row per controlled factor: its skill value, and a bar for each of its entries within the range seen so far."""
     image = Image.new("RGB", (PANEL_WIDTH, height), PAPER)
@@ -190,12 +209,28 @@ def draw_panel(
         top, colour = 50 + row * pitch, COLOURS[row % len(COLOURS)]
         draw.text((12, top), factor.name, fill=INK, font=small)
         if per_factor:
-            draw.text((PANEL_WIDTH - 12, top), f"z = {_text(skill[row])}", fill=colour, font=small, anchor="ra")
-        _bars(draw, factor.indices, observation, low, high, (12, top + size + 4, pitch - size - 8), colour)
+            draw.text(
+                (PANEL_WIDTH - 12, top),
+                f"z = {_text(skill[row])}",
+                fill=colour,
+                font=small,
+                anchor="ra",
+            )
+        _bars(
+            draw,
+            factor.indices,
+            observation,
+            low,
+            high,
+            (12, top + size + 4, pitch - size - 8),
+            colour,
+        )
     return image
 
 
-def _bars(draw: ImageDraw.ImageDraw, indices: Sequence[int], observation, low, high, box, colour) -> None:
+def _bars(
+    draw: ImageDraw.ImageDraw, indices: Sequence[int], observation, low, high, box, colour
+) -> None:
     left, top, height = box
     width = (PANEL_WIDTH - 2 * left) / len(indices)
     bottom = top + max(3, min(10, height))
@@ -207,4 +242,7 @@ def _bars(draw: ImageDraw.ImageDraw, indices: Sequence[int], observation, low, h
 
 
 def _text(values: np.ndarray) -> str:
-    return " ".join(f"{x:.2f}" if np.issubdtype(np.asarray(x).dtype, np.floating) else str(x) for x in np.ravel(values))
+    return " ".join(
+        f"{x:.2f}" if np.issubdtype(np.asarray(x).dtype, np.floating) else str(x)
+        for x in np.ravel(values)
+    )

@@ -16,7 +16,9 @@ import dusdi
 
 
 def main(arguments=None):
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("run", help="the folder of a run of `dusdi pretrain`")
     parser.add_argument("task", help="a task of the same world, see `dusdi envs`")
     parser.add_argument("--steps", type=int, default=40_000, help="high-level steps")
@@ -27,7 +29,16 @@ def main(arguments=None):
     print("actions:", envs.action_space)
 
     # The paper's settings, with a learning rate for a short run
-    agent = PPO("MlpPolicy", envs, n_steps=20, batch_size=40, learning_rate=1e-3, gae_lambda=0.98, device="cpu", seed=0)
+    agent = PPO(
+        "MlpPolicy",
+        envs,
+        n_steps=20,
+        batch_size=40,
+        learning_rate=1e-3,
+        gae_lambda=0.98,
+        device="cpu",
+        seed=0,
+    )
     agent.learn(options.steps)
 
     returns, _ = evaluate_policy(agent, envs, n_eval_episodes=20, return_episode_rewards=True)

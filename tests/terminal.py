@@ -20,10 +20,20 @@ class Terminal:
     def __init__(self, command, *, width=80, height=50, environment=None, cwd=None):
         ours, theirs = pty.openpty()
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", height, width, 0, 0))
-        variables = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES", "NO_COLOR")}
+        variables = {
+            name: value
+            for name, value in os.environ.items()
+            if name not in ("COLUMNS", "LINES", "NO_COLOR")
+        }
         variables |= {"TERM": "xterm-256color"} | (environment or {})
         self.process = subprocess.Popen(
-            command, stdin=theirs, stdout=theirs, stderr=theirs, env=variables, cwd=cwd, start_new_session=True
+            command,
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+            env=variables,
+            cwd=cwd,
+            start_new_session=True,
         )
         os.close(theirs)
         self._file, self.raw = ours, b""
@@ -53,7 +63,10 @@ class Terminal:
 
     def lines(self):
         """What stands on the screen and above it, without blank lines."""
-        above = ["".join(row[i].data for i in range(self._screen.columns)) for row in self._screen.history.top]
+        above = [
+            "".join(row[i].data for i in range(self._screen.columns))
+            for row in self._screen.history.top
+        ]
         return [line.rstrip() for line in [*above, *self._screen.display] if line.strip()]
 
     def interrupt(self):

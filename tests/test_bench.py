@@ -27,15 +27,22 @@ def test_results_are_merged_by_benchmark_with_commit_and_settings(bench, tmp_pat
     assert set(results) == {"other", "environment"}
     result = results["environment"]
     assert set(result) == {"numbers", "settings", "quick", "made_with", "seconds"}
-    assert result["quick"] and result["settings"]["agents"] == 10 and "commit" in result["made_with"]
+    assert (
+        result["quick"] and result["settings"]["agents"] == 10 and "commit" in result["made_with"]
+    )
     assert all(value > 0 for value in result["numbers"].values())
     assert "ours times as fast" in capsys.readouterr().out
 
 
 def test_learning_is_timed_until_it_gets_there(bench):
     numbers, settings = bench.bench_learning(quick=True)
-    assert numbers["after_accuracy_then"] >= settings["accuracy"] and numbers["time_ratio_per_update"] > 0
-    assert settings["before"]["skill_input"] == "concat" and settings["after"]["skill_input"] == "gate"
+    assert (
+        numbers["after_accuracy_then"] >= settings["accuracy"]
+        and numbers["time_ratio_per_update"] > 0
+    )
+    assert (
+        settings["before"]["skill_input"] == "concat" and settings["after"]["skill_input"] == "gate"
+    )
 
 
 def test_unknown_benchmark_is_refused_by_name(bench, capsys):
@@ -62,4 +69,6 @@ def test_flops_of_an_update_are_those_counted_by_hand(bench):
     actor = 2 * (first + rest) + first + 2 * rest
     first, rest, by_action = 6 * (14 + 10 + 10) * 3, 6 * (3 * 5 + 5 * 1), 6 * 10 * 3
     critics = 3 * (first + rest) + first + 2 * rest + rest + by_action
-    assert bench.update_flops(trainer.learner, trainer.init()) == 2 * 4 * (discriminators + actor + critics)
+    assert bench.update_flops(trainer.learner, trainer.init()) == 2 * 4 * (
+        discriminators + actor + critics
+    )

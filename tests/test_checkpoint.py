@@ -26,13 +26,18 @@ def test_round_trip_is_exact(tmp_path):
     for name, array in checkpoint.flatten(TREE).items():
         assert checkpoint.flatten(back)[name].tobytes() == array.tobytes()
         assert checkpoint.flatten(back)[name].dtype == array.dtype
-    np.testing.assert_array_equal(checkpoint.read(found, {"moments": TREE["moments"]})["moments"].mean, [1, 1])
+    np.testing.assert_array_equal(
+        checkpoint.read(found, {"moments": TREE["moments"]})["moments"].mean, [1, 1]
+    )
 
 
 def test_only_the_newest_two_are_kept_and_no_partial_files(tmp_path):
     for step in (5, 20, 100):
         checkpoint.save(tmp_path, step, TREE, {})
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["step-000000000020.safetensors", "step-000000000100.safetensors"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "step-000000000020.safetensors",
+        "step-000000000100.safetensors",
+    ]
     assert checkpoint.load_newest(tmp_path).description["step"] == 100
 
 
@@ -67,7 +72,9 @@ def test_if_all_are_damaged_it_says_so(tmp_path):
 
 def test_other_shapes_are_refused_by_name(tmp_path):
     found = checkpoint.load(checkpoint.save(tmp_path, 1, TREE, {}))
-    with pytest.raises(CheckpointError, match=r"weights is float32\[3, 4\], expected float32\[2, 2\]"):
+    with pytest.raises(
+        CheckpointError, match=r"weights is float32\[3, 4\], expected float32\[2, 2\]"
+    ):
         checkpoint.unflatten({"weights": np.zeros((2, 2), np.float32)}, found.arrays)
     with pytest.raises(CheckpointError, match="other is missing"):
         checkpoint.unflatten({"other": np.zeros(1)}, found.arrays)

@@ -14,21 +14,53 @@ from dusdi.cli import main
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     folder = tmp_path_factory.mktemp("cli") / "run"
-    assert main(["pretrain", "gunner-2d", "--preset", "debug", "--seeds", "2", "--out", str(folder), "--quiet"]) == 0
+    assert (
+        main(
+            [
+                "pretrain",
+                "gunner-2d",
+                "--preset",
+                "debug",
+                "--seeds",
+                "2",
+                "--out",
+                str(folder),
+                "--quiet",
+            ]
+        )
+        == 0
+    )
     return folder
 
 
 def test_envs_lists_worlds_and_factors(capsys):
     assert main(["envs"]) == 0
     text = capsys.readouterr().out
-    assert all(word in text for word in ("multi-particle", "gunner-2d", "agents=10", "station 0", "ammo state", "70", "50"))
+    assert all(
+        word in text
+        for word in (
+            "multi-particle",
+            "gunner-2d",
+            "agents=10",
+            "station 0",
+            "ammo state",
+            "70",
+            "50",
+        )
+    )
 
 
 def test_pretrain_writes_what_it_promises(run):
     names = {path.name.split(".")[0] for path in run.iterdir()}
     assert {"config", "progress", "checkpoints", "events"} <= names
     header = (run / "progress.csv").read_text().splitlines()[0]
-    for column in ("step,seed,seconds,accuracy,", "accuracy/agent position", "reward/ammo state", "entropy", "loss/critic"):
+    for column in (
+        "step,seed,seconds,accuracy,",
+        "accuracy/agent position",
+        "reward/ammo state",
+        "entropy",
+        "loss/critic",
+    ):
         assert column in header
     described = json.loads((run / "config.json").read_text())
     assert described["config"]["preset"] == "debug" and described["world"]["name"] == "gunner-2d"
@@ -39,10 +71,14 @@ def test_evaluate_prints_json_and_draws_the_heat_map(run, capsys):
     assert main(["evaluate", str(run), "--steps", "2000", "--json"]) == 0
     result = json.loads(capsys.readouterr().out)
     scores = ("disentanglement", "completeness", "informativeness")
-    assert all(0 <= result[name] <= 1 and 0 <= result["states_to_skills"][name] <= 1 for name in scores)
+    assert all(
+        0 <= result[name] <= 1 and 0 <= result["states_to_skills"][name] <= 1 for name in scores
+    )
     assert [len(result["importance"]), len(result["importance"][0])] == [3, 3]
     assert len(result["seeds"]) == 2
-    assert (run / "dci-seed0.png").stat().st_size > 1000 and json.loads((run / "dci.json").read_text()) == result
+    assert (run / "dci-seed0.png").stat().st_size > 1000 and json.loads(
+        (run / "dci.json").read_text()
+    ) == result
 
 
 def test_evaluate_prints_a_table(run, capsys):
@@ -60,7 +96,9 @@ def test_evaluate_measures_the_checkpoint_that_is_named(run, capsys):
     older, _ = sorted((run / "checkpoints").iterdir())
     assert main(["evaluate", str(older), "--steps", "2000"]) == 0
     assert str(run / "dci.json") in capsys.readouterr().out.replace("\n", "")
-    assert json.loads((run / "dci.json").read_text())["run"]["step"] == int(older.stem.removeprefix("step-"))
+    assert json.loads((run / "dci.json").read_text())["run"]["step"] == int(
+        older.stem.removeprefix("step-")
+    )
 
 
 def test_evaluate_refuses_an_oracle_of_another_kind_of_skills(tmp_path, capsys):
@@ -103,7 +141,9 @@ def test_render_makes_a_video_with_the_skill_in_the_frame(run, tmp_path, name):
         (["pretrain", "gunner-2d", "--out", "RUN"], "already holds a run"),
     ],
 )
-def test_mistakes_are_explained_and_exit_with_2(run, capsys, tmp_path, monkeypatch, arguments, message):
+def test_mistakes_are_explained_and_exit_with_2(
+    run, capsys, tmp_path, monkeypatch, arguments, message
+):
     monkeypatch.chdir(tmp_path)
     try:
         code = main([str(run) if text == "RUN" else text for text in arguments])
@@ -117,7 +157,11 @@ def test_mistakes_are_explained_and_exit_with_2(run, capsys, tmp_path, monkeypat
 def test_no_traceback_in_a_real_process(tmp_path):
     command = [sys.executable, "-m", "dusdi.cli", "evaluate", str(tmp_path / "nowhere")]
     result = subprocess.run(command, capture_output=True, text=True)
-    assert result.returncode == 1 and "holds no run" in result.stderr and "Traceback" not in result.stderr
+    assert (
+        result.returncode == 1
+        and "holds no run" in result.stderr
+        and "Traceback" not in result.stderr
+    )
 
 
 def test_ctrl_c_outside_of_training_says_so(capsys, monkeypatch):
@@ -149,5 +193,7 @@ def test_a_world_of_your_own_by_module_path(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     fields = ["--preset", "debug", "--steps", "640", "--quiet"]
     assert main(["pretrain", "my_world:make", "--out", "run", *fields]) == 0
-    assert main(["evaluate", "run", "--steps", "1000"]) == 2  # an untrusted file can't say what code to run
+    assert (
+        main(["evaluate", "run", "--steps", "1000"]) == 2
+    )  # an untrusted file can't say what code to run
     assert main(["evaluate", "run", "--steps", "1000", "--env", "my_world:make"]) == 0

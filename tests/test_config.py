@@ -10,15 +10,24 @@ def test_paper_preset_is_the_papers_table():
     config = configure("paper", {}, {})
     assert (config.actor_lr, config.critic_lr, config.discriminator_lr) == (1e-4, 1e-4, 1e-4)
     assert (config.batch_size, config.tau, config.alpha) == (1024, 0.01, 0.02)
-    assert config.actor_hidden == config.critic_hidden == config.discriminator_hidden == (1024, 1024)
+    assert (
+        config.actor_hidden == config.critic_hidden == config.discriminator_hidden == (1024, 1024)
+    )
     assert (config.steps_per_update, config.num_envs, config.skill_length) == (2, 4, 50)
     assert (config.log_std_min, config.log_std_max) == (-10, 2)
-    assert (config.penalty_weight, config.skill_values, config.steps, config.max_skills) == (0.1, 5, 4_000_000, 4096)
+    assert (config.penalty_weight, config.skill_values, config.steps, config.max_skills) == (
+        0.1,
+        5,
+        4_000_000,
+        4096,
+    )
     assert config.decompose_q and config.penalty == "paper" and config.skill_input == "concat"
 
 
 def test_every_field_is_documented():
-    assert all(field.metadata["doc"] for kind in (Config, PPOConfig) for field in kind.fields().values())
+    assert all(
+        field.metadata["doc"] for kind in (Config, PPOConfig) for field in kind.fields().values()
+    )
 
 
 @pytest.mark.parametrize("preset", PRESETS)

@@ -30,9 +30,13 @@ EPISODE = np.repeat(np.arange(EPISODES), WINDOWS * STEPS)
 def world(*sizes):
     """One controlled factor per size, then a proprioceptive entry."""
     edges = np.cumsum((0, *sizes))
-    factors = [Factor(f"factor {i}", tuple(range(edges[i], edges[i + 1]))) for i in range(len(sizes))]
+    factors = [
+        Factor(f"factor {i}", tuple(range(edges[i], edges[i + 1]))) for i in range(len(sizes))
+    ]
     arm = Factor("arm", (int(edges[-1]),), controlled=False)
-    return WorldSpec("toy", {}, observation_size=int(edges[-1]) + 1, action_size=1, factors=(*factors, arm))
+    return WorldSpec(
+        "toy", {}, observation_size=int(edges[-1]) + 1, action_size=1, factors=(*factors, arm)
+    )
 
 
 def draw_skills(rng, components, values=5):
@@ -81,7 +85,9 @@ def test_scores_of_importances_worked_out_by_hand(importance, d, c):
 def test_cells_are_the_clusters_of_standardised_entries():
     rng = np.random.default_rng(0)
     truth = rng.integers(4, size=20_000)  # more than the cells are fitted on
-    corners = np.array([[0, 0, 7], [0, 1000, 7], [1, 0, 7], [1, 1000, 7]])  # scales differ, the last entry is constant
+    corners = np.array(
+        [[0, 0, 7], [0, 1000, 7], [1, 0, 7], [1, 1000, 7]]
+    )  # scales differ, the last entry is constant
     noise = [0.05, 50, 0] * rng.normal(size=(20_000, 3))
     labels = discretise(corners[truth] + noise, 4)
     assert len({*zip(truth, labels, strict=True)}) == 4  # the same partition
@@ -95,7 +101,9 @@ def test_rows_with_few_distinct_values_keep_them():
 
 def test_cells_can_exceed_the_distinct_rows_of_the_sample(recwarn):
     values = np.zeros((200_000, 1))
-    values[:6, 0] = range(6)  # of six distinct values the sample is unlikely to see more than one or two
+    values[:6, 0] = range(
+        6
+    )  # of six distinct values the sample is unlikely to see more than one or two
     labels = discretise(values, 5)
     assert labels.min() >= 0 and labels.max() < 5
     assert not recwarn
@@ -147,7 +155,9 @@ def test_a_constant_target_gains_nothing():
 def test_one_component_per_factor_is_disentangled():
     rng = np.random.default_rng(0)
     skills = draw_skills(rng, 3)
-    places = np.stack([skills[:, 1], skills[:, 1] ** 2, skills[:, 2], -skills[:, 0]], axis=1)  # a permutation
+    places = np.stack(
+        [skills[:, 1], skills[:, 1] ** 2, skills[:, 2], -skills[:, 0]], axis=1
+    )  # a permutation
     result = dci(skills, observe(rng, places), world(2, 1, 1), EPISODE, cells=5)
     assert min(*scores(result), *scores(result.states_to_skills)) > 0.95
     assert result.importance.argmax(axis=1).tolist() == [2, 0, 1]
@@ -168,7 +178,9 @@ def test_factors_that_depend_on_all_components_are_entangled():
 
 def test_unrelated_skills_and_states_score_nothing():
     rng = np.random.default_rng(2)
-    result = dci(draw_skills(rng, 4), rng.normal(size=(ROWS, 5)), world(1, 1, 1, 1), EPISODE, cells=5)
+    result = dci(
+        draw_skills(rng, 4), rng.normal(size=(ROWS, 5)), world(1, 1, 1, 1), EPISODE, cells=5
+    )
     assert max(scores(result)[:2]) < 0.05 and max(scores(result.states_to_skills)[:2]) < 0.05
     assert result.states_to_skills.informativeness == pytest.approx(0.2, abs=0.05)
 
@@ -207,7 +219,9 @@ def test_the_same_data_gives_the_same_bits():
     rng = np.random.default_rng(6)
     skills = draw_skills(rng, 2)
     observations = observe(rng, skills + rng.normal(size=(ROWS, 2)))
-    first, second = (dci(skills, observations, world(1, 1), EPISODE, cells=5, seed=3) for _ in range(2))
+    first, second = (
+        dci(skills, observations, world(1, 1), EPISODE, cells=5, seed=3) for _ in range(2)
+    )
     assert first.to_json() == second.to_json()
 
 
@@ -235,7 +249,9 @@ def test_json_table_summary_and_heat_map(tmp_path):
     assert np.mean(data["accuracy"]) == result.informativeness
     assert len(data["chance"]) == len(data["states_to_skills"]["chance"]) == 2
     np.testing.assert_array_equal(data["importance"], result.importance)
-    np.testing.assert_array_equal(data["states_to_skills"]["importance"], result.states_to_skills.importance)
+    np.testing.assert_array_equal(
+        data["states_to_skills"]["importance"], result.states_to_skills.importance
+    )
     assert f"{result.completeness:.3f}" in result.table()
 
     both = summary([data, {**data, "disentanglement": data["disentanglement"] - 0.5}])
@@ -260,7 +276,12 @@ def test_json_table_summary_and_heat_map(tmp_path):
     ],
 )
 def test_unusable_data_is_refused(change, message):
-    usable = {"skills": np.zeros((ROWS, 2), int), "observations": np.zeros((ROWS, 3)), "episode": EPISODE, "cells": 5}
+    usable = {
+        "skills": np.zeros((ROWS, 2), int),
+        "observations": np.zeros((ROWS, 3)),
+        "episode": EPISODE,
+        "cells": 5,
+    }
     with pytest.raises(UsageError, match=message):
         dci(spec=world(1, 1), **{**usable, **change})
 

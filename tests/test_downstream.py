@@ -45,7 +45,9 @@ class Lights(JaxWorld):
     )  # fmt: skip
 
     def reset(self, key):
-        return jax.numpy.concatenate([jax.numpy.zeros(3), jax.random.bernoulli(key, shape=(3,)).astype(float)])
+        return jax.numpy.concatenate(
+            [jax.numpy.zeros(3), jax.random.bernoulli(key, shape=(3,)).astype(float)]
+        )
 
     def step(self, state, action, key):
         return state.at[:3].set(action > 0)
@@ -60,15 +62,23 @@ class Lights(JaxWorld):
         return np.zeros((8, 8, 3), np.uint8)
 
 
-WORLD = dataclasses.replace(Lights.spec, name="lights", observation_size=3, factors=Lights.spec.factors[:3], channels=())
+WORLD = dataclasses.replace(
+    Lights.spec, name="lights", observation_size=3, factors=Lights.spec.factors[:3], channels=()
+)
 
 
 class Switches(Skills):
     """Perfect skills for the lamps: component i has two values, off and on."""
 
     def __init__(self, skill_length=5, **fields):
-        config = configure("debug", {}, {"skill_values": 2, "skill_length": skill_length, "mask_steps": 0, **fields})
-        state = Learner(WORLD, config).init(jax.random.PRNGKey(0), (), jax.numpy.zeros((config.num_envs, 3)))
+        config = configure(
+            "debug",
+            {},
+            {"skill_values": 2, "skill_length": skill_length, "mask_steps": 0, **fields},
+        )
+        state = Learner(WORLD, config).init(
+            jax.random.PRNGKey(0), (), jax.numpy.zeros((config.num_envs, 3))
+        )
         super().__init__(WORLD, config, state.agent.actor, state.normaliser, seed=0, step=1)
 
     def mean_action(self, params, observation, skill):
@@ -129,10 +139,25 @@ def test_in_jax_and_on_the_host_skills_do_the_same():
 @pytest.mark.parametrize("agent", ["ppo", "cpg"])
 @pytest.mark.parametrize("seeds", [1, 2])
 def test_it_learns_to_choose_the_right_skills(agent, seeds, tmp_path):
-    fields = dict(steps=30_000, num_envs=32, rollout_length=2, batch_size=64, learning_rate=1e-2, log_every=3_200, epochs=4)
+    fields = dict(
+        steps=30_000,
+        num_envs=32,
+        rollout_length=2,
+        batch_size=64,
+        learning_rate=1e-2,
+        log_every=3_200,
+        epochs=4,
+    )
     task = Lights()
     found = dusdi.downstream(
-        Switches(), task, agent=agent, preset="debug", progress=False, seeds=seeds, out=tmp_path / "run", **fields
+        Switches(),
+        task,
+        agent=agent,
+        preset="debug",
+        progress=False,
+        seeds=seeds,
+        out=tmp_path / "run",
+        **fields,
     )
     earned = returns(task, found.decide, found.act, interval=5, episodes=20, seed=1)
     assert earned.sum(1).mean() > 29  # of 30
@@ -144,32 +169,72 @@ def test_it_learns_to_choose_the_right_skills(agent, seeds, tmp_path):
 
 
 def test_flat_soft_actor_critic_learns_the_same_task_without_skills(tmp_path):
-    fields = dict(steps=24_000, random_steps=1_600, num_envs=16, actor_lr=1e-2, critic_lr=1e-2, alpha=0.02, discount=0.5)
-    found = dusdi.downstream(None, Lights(), preset="debug", out=tmp_path / "run", progress=False, **fields)
+    fields = dict(
+        steps=24_000,
+        random_steps=1_600,
+        num_envs=16,
+        actor_lr=1e-2,
+        critic_lr=1e-2,
+        alpha=0.02,
+        discount=0.5,
+    )
+    found = dusdi.downstream(
+        None, Lights(), preset="debug", out=tmp_path / "run", progress=False, **fields
+    )
     assert isinstance(found, FlatController)
-    assert returns(Lights(), found.decide, found.act, interval=1, episodes=20, seed=1).sum(1).mean() > 27
+    assert (
+        returns(Lights(), found.decide, found.act, interval=1, episodes=20, seed=1).sum(1).mean()
+        > 27
+    )
     rows = [row for row in rows_of(tmp_path / "run") if float(row["episodes"])]
     assert float(rows[-1]["return"]) > float(rows[0]["return"])
     again = load_controller(tmp_path / "run")
     observation = np.random.default_rng(0).uniform(size=(5, 6)).astype(np.float32)
     np.testing.assert_array_equal(
-        again.act(observation, again.decide(observation)), found.act(observation, found.decide(observation))
+        again.act(observation, again.decide(observation)),
+        found.act(observation, found.decide(observation)),
     )
 
 
 def test_fine_tuning_starts_from_the_policy_it_is_given(tmp_path):
     """A flat policy learned without the task's variables goes on with them: at first it acts as before."""
-    start = dusdi.pretrain(Lights(), method="extrinsic", preset="debug", steps=3_200, progress=False, out=tmp_path / "flat")
-    tuned = dusdi.downstream(start, Lights(), agent="sac", preset="debug", steps=1_632, random_steps=1_600, progress=False)
+    start = dusdi.pretrain(
+        Lights(),
+        method="extrinsic",
+        preset="debug",
+        steps=3_200,
+        progress=False,
+        out=tmp_path / "flat",
+    )
+    tuned = dusdi.downstream(
+        start,
+        Lights(),
+        agent="sac",
+        preset="debug",
+        steps=1_632,
+        random_steps=1_600,
+        progress=False,
+    )
     observation = np.random.default_rng(0).uniform(size=(5, 6)).astype(np.float32)
     nothing = np.zeros((5, 0), np.int32)
-    old, new = (policy.params.actor["params"]["networks"]["output"]["kernel"] for policy in (start, tuned.policy))
+    old, new = (
+        policy.params.actor["params"]["networks"]["output"]["kernel"]
+        for policy in (start, tuned.policy)
+    )
     assert np.abs(np.asarray(new) - np.asarray(old)).max() < 0.5  # a few updates away
     assert start.act(observation, nothing).shape == tuned.act(observation, nothing).shape
     factors = (*Lights.spec.factors[:3], Factor("task", (3, 4), controlled=False))
-    other = dataclasses.replace(Lights.spec, name="lights/less", observation_size=5, factors=factors)
+    other = dataclasses.replace(
+        Lights.spec, name="lights/less", observation_size=5, factors=factors
+    )
     with pytest.raises(UsageError, match="is not set in that world"):
-        dusdi.downstream(start, type("Less", (Lights,), {"spec": other})(), agent="sac", preset="debug", progress=False)
+        dusdi.downstream(
+            start,
+            type("Less", (Lights,), {"spec": other})(),
+            agent="sac",
+            preset="debug",
+            progress=False,
+        )
 
 
 def test_an_actor_taken_over_by_a_task_ignores_what_it_has_not_seen_yet():
@@ -188,7 +253,9 @@ def test_an_actor_taken_over_by_a_task_ignores_what_it_has_not_seen_yet():
     after = trainer.learner.agent.mean_action(state.agent.actor, observation, nothing)
     np.testing.assert_allclose(before, after, atol=1e-6)
     later = trainer.advance(trainer.advance(state, 8, True), 50, False)
-    unseen = jax.tree.map(lambda x: np.asarray(x[3:]), later.agent.actor["params"]["networks"]["state"]["kernel"])
+    unseen = jax.tree.map(
+        lambda x: np.asarray(x[3:]), later.agent.actor["params"]["networks"]["state"]["kernel"]
+    )
     assert np.abs(unseen).min(axis=(1, 2)).max() > 0  # but learns to use it
 
 
@@ -196,9 +263,13 @@ def test_a_policy_built_otherwise_can_not_be_taken_over():
     start = dusdi.pretrain(Lights(), method="extrinsic", preset="debug", steps=640, progress=False)
     tuned = dusdi.downstream(start, Lights(), agent="sac", preset="fast", steps=12_800, num_envs=64, steps_per_update=64,
                              replay_capacity=6_400, progress=False)  # fmt: skip
-    assert tuned.config.actor_hidden == start.config.actor_hidden  # inherited, whatever the preset says
+    assert (
+        tuned.config.actor_hidden == start.config.actor_hidden
+    )  # inherited, whatever the preset says
     with pytest.raises(UsageError, match="can't start from that policy"):
-        dusdi.downstream(start, Lights(), agent="sac", preset="debug", input_gain=0.0, progress=False)
+        dusdi.downstream(
+            start, Lights(), agent="sac", preset="debug", input_gain=0.0, progress=False
+        )
 
 
 def test_the_causal_matrix_must_fit_channels_and_components():
@@ -221,8 +292,12 @@ def test_tasks_on_the_host_are_learned_by_the_same_agent(tmp_path):
             return observation, float(observation[0]), *rest
 
     world = dusdi.from_gymnasium(Paid, SLIDERS)
-    skills = dusdi.pretrain(world, preset="debug", steps=3_200, skill_length=5, mask_steps=0, progress=False)
-    options = dict(preset="debug", progress=False, num_envs=2, rollout_length=4, batch_size=4, log_every=4_000)
+    skills = dusdi.pretrain(
+        world, preset="debug", steps=3_200, skill_length=5, mask_steps=0, progress=False
+    )
+    options = dict(
+        preset="debug", progress=False, num_envs=2, rollout_length=4, batch_size=4, log_every=4_000
+    )
     found = dusdi.downstream(skills, world, steps=4_000, out=tmp_path / "run", seeds=2, **options)
     rows = rows_of(tmp_path / "run")
     assert {row["seed"] for row in rows} == {"0", "1"}
@@ -245,7 +320,10 @@ def test_a_killed_run_resumes_bit_for_bit(gunner, tmp_path):
     assert main(["downstream", *common, "--out", str(tmp_path / "whole")]) == 0
     process = start(["downstream", *common, "--out", str(tmp_path / "cut")])
     until = time.monotonic() + 120
-    while not list((tmp_path / "cut" / "checkpoints").glob("*.safetensors")) and time.monotonic() < until:
+    while (
+        not list((tmp_path / "cut" / "checkpoints").glob("*.safetensors"))
+        and time.monotonic() < until
+    ):
         time.sleep(0.02)
     process.send_signal(signal.SIGKILL)
     process.wait()
@@ -255,20 +333,42 @@ def test_a_killed_run_resumes_bit_for_bit(gunner, tmp_path):
     for name, array in states[0].arrays.items():
         np.testing.assert_array_equal(array, states[1].arrays[name], err_msg=name)
     first, second = (
-        [{k: v for k, v in row.items() if k != "seconds"} for row in rows_of(tmp_path / n)] for n in ("whole", "cut")
+        [{k: v for k, v in row.items() if k != "seconds"} for row in rows_of(tmp_path / n)]
+        for n in ("whole", "cut")
     )
     assert first == second
 
 
 def test_a_run_needs_nothing_but_its_folder(gunner, tmp_path, capsys):
     out = tmp_path / "run"
-    assert main(["downstream", str(gunner), "gunner-2d/unlimited", "--preset", "debug", "--out", str(out), "--quiet"]) == 0
+    assert (
+        main(
+            [
+                "downstream",
+                str(gunner),
+                "gunner-2d/unlimited",
+                "--preset",
+                "debug",
+                "--out",
+                str(out),
+                "--quiet",
+            ]
+        )
+        == 0
+    )
     os.rename(gunner, tmp_path / "elsewhere")
     try:
         assert main(["evaluate", str(out), "--episodes", "4", "--json"]) == 0
         report = json.loads(capsys.readouterr().out.splitlines()[-1])
-        assert report["hand_written"] == 20.0 and 0 <= report["return"] <= 20 and "random_skills" in report
-        assert json.loads((out / "return.json").read_text())["run"]["skills"]["world"]["name"] == "gunner-2d"
+        assert (
+            report["hand_written"] == 20.0
+            and 0 <= report["return"] <= 20
+            and "random_skills" in report
+        )
+        assert (
+            json.loads((out / "return.json").read_text())["run"]["skills"]["world"]["name"]
+            == "gunner-2d"
+        )
         assert main(["evaluate", str(out), "--episodes", "4"]) == 0
         assert "hand-written solution" in capsys.readouterr().out
         assert main(["render", str(out), "--out", str(tmp_path / "task.gif"), "--count", "1"]) == 0
@@ -291,18 +391,40 @@ def test_what_does_not_fit_is_refused_before_anything_is_computed(gunner, tmp_pa
     assert "several reward channels" in refused(str(gunner), "gunner-2d/limited", "--agent", "cpg")
     assert "did you mean gunner-2d/limited" in refused(str(gunner), "gunner-2d/limits")
     assert "fine-tunes flat policies" in refused(str(gunner), "gunner-2d/limited", "--agent", "sac")
-    assert "name the run that learned them" in refused("scratch", "gunner-2d/limited", "--agent", "ppo")
-    assert "is not a setting of agent ppo" in refused(str(gunner), "gunner-2d/limited", "--tau", "0.1")
-    assert "is not a setting of agent sac" in refused("scratch", "gunner-2d/limited", "--clip", "0.1")
+    assert "name the run that learned them" in refused(
+        "scratch", "gunner-2d/limited", "--agent", "ppo"
+    )
+    assert "is not a setting of agent ppo" in refused(
+        str(gunner), "gunner-2d/limited", "--tau", "0.1"
+    )
+    assert "is not a setting of agent sac" in refused(
+        "scratch", "gunner-2d/limited", "--clip", "0.1"
+    )
     assert "did you mean ppo" in refused(str(gunner), "gunner-2d/limited", "--agent", "pppo")
-    assert "batch_size (7) must divide" in refused(str(gunner), "gunner-2d/limited", "--batch-size", "7")
+    assert "batch_size (7) must divide" in refused(
+        str(gunner), "gunner-2d/limited", "--batch-size", "7"
+    )
     with pytest.raises(UsageError, match="without reward, not a task"):
         dusdi.downstream(gunner, dusdi.make("gunner-2d"), preset="debug", progress=False)
 
 
 def test_a_run_is_not_taken_up_with_other_skills_or_as_another_kind(gunner, tmp_path, capsys):
     out = tmp_path / "run"
-    assert main(["downstream", str(gunner), "gunner-2d/limited", "--preset", "debug", "--out", str(out), "--quiet"]) == 0
+    assert (
+        main(
+            [
+                "downstream",
+                str(gunner),
+                "gunner-2d/limited",
+                "--preset",
+                "debug",
+                "--out",
+                str(out),
+                "--quiet",
+            ]
+        )
+        == 0
+    )
     other = tmp_path / "other"
     dusdi.pretrain("gunner-2d", preset="debug", seed=5, out=other, progress=False)
     common = ["gunner-2d/limited", "--out", str(out), "--quiet", "--resume"]
@@ -311,7 +433,12 @@ def test_a_run_is_not_taken_up_with_other_skills_or_as_another_kind(gunner, tmp_
     assert main(["pretrain", "gunner-2d", "--out", str(out), "--resume", "--quiet"]) == 2
     assert main(["downstream", "scratch", *common]) == 2
     assert "another kind" in capsys.readouterr().err
-    assert main(["downstream", str(out), "gunner-2d/limited", "--out", str(tmp_path / "new"), "--quiet"]) == 2
+    assert (
+        main(
+            ["downstream", str(out), "gunner-2d/limited", "--out", str(tmp_path / "new"), "--quiet"]
+        )
+        == 2
+    )
     assert "name the run that learned the skills" in capsys.readouterr().err
 
 
@@ -349,8 +476,17 @@ def test_a_single_component_is_a_plain_number():
 
 
 def test_another_task_is_not_measured_in_place_of_the_runs_own(gunner, tmp_path):
-    dusdi.downstream(gunner, "gunner-2d/limited", preset="debug", steps=4_000, out=tmp_path / "run", progress=False)
-    with pytest.raises(UsageError, match="not the task of the run, which has the name 'gunner-2d/limited'"):
+    dusdi.downstream(
+        gunner,
+        "gunner-2d/limited",
+        preset="debug",
+        steps=4_000,
+        out=tmp_path / "run",
+        progress=False,
+    )
+    with pytest.raises(
+        UsageError, match="not the task of the run, which has the name 'gunner-2d/limited'"
+    ):
         measure_task(tmp_path / "run", "gunner-2d/unlimited", episodes=2)
     newest = next((tmp_path / "run" / "checkpoints").glob("*"))
     assert measure_task(newest, episodes=2)["hand_written"] == 20.0
@@ -365,17 +501,23 @@ def test_the_vector_environment_says_the_same_as_the_hierarchy(gunner):
         observation, reward, terminated, truncated, info = envs.step(envs.action_space.sample())
         np.testing.assert_allclose(info["reward/score"], reward)
         assert truncated.all() == (t == 19) and not terminated.any()
-    assert info["final_obs"][0][-1] == 20.0 and observation[0, -1] == 0.0  # time: of the end, and of the new beginning
+    assert (
+        info["final_obs"][0][-1] == 20.0 and observation[0, -1] == 0.0
+    )  # time: of the end, and of the new beginning
     envs.close()
 
 
 def test_random_skills_earn_the_same_by_hand_and_in_the_hierarchy():
     """The floor that evaluation reports, against the lamps' known answer: half of what there is."""
-    assert floor_returns(Lights(), Switches(), episodes=400).sum(1).mean() == pytest.approx(15, abs=1)
+    assert floor_returns(Lights(), Switches(), episodes=400).sum(1).mean() == pytest.approx(
+        15, abs=1
+    )
 
 
 def test_measuring_counts_whole_episodes_only(tmp_path):
-    found = dusdi.downstream(Switches(), Lights(), preset="debug", steps=3_200, progress=False, out=tmp_path / "run")
+    found = dusdi.downstream(
+        Switches(), Lights(), preset="debug", steps=3_200, progress=False, out=tmp_path / "run"
+    )
     stepper = HostStepper(Lights(), 5, 10)
     observation, total = stepper.restart(0, stagger=False), np.zeros(5)
     decision = found.decide(observation)
@@ -391,7 +533,9 @@ def test_measuring_counts_whole_episodes_only(tmp_path):
 
 def test_flat_learning_says_nothing_about_returns_that_are_not_there_yet(tmp_path, capfd):
     """Until an episode is over, its return is not a number, which TensorBoard's writer would complain about."""
-    dusdi.downstream(None, "gunner-2d/limited", preset="debug", steps=3_200, out=tmp_path / "run", progress=False)
+    dusdi.downstream(
+        None, "gunner-2d/limited", preset="debug", steps=3_200, out=tmp_path / "run", progress=False
+    )
     with (tmp_path / "run" / "progress.csv").open() as file:
         assert "nan" in file.read()
     assert "NaN" not in "".join(capfd.readouterr())

@@ -12,7 +12,12 @@ from dusdi.errors import UsageError, WorldError
 def test_a_gymnasium_id_becomes_a_world():
     world = dusdi.from_gymnasium("Pendulum-v1", factors={"angle": [0, 1]}, proprioception=[2])
     spec = world.spec
-    assert (spec.name, spec.observation_size, spec.action_size, spec.episode_length) == ("Pendulum-v1", 3, 1, 200)
+    assert (spec.name, spec.observation_size, spec.action_size, spec.episode_length) == (
+        "Pendulum-v1",
+        3,
+        1,
+        200,
+    )
     assert [factor.controlled for factor in spec.factors] == [True, False]
 
 
@@ -20,7 +25,9 @@ def test_actions_are_scaled_and_episodes_reset_where_asked():
     vector = dusdi.from_gymnasium(Sliders, SLIDERS).vector(2)
     start = vector.reset(seed=3)
     moved, terminated, truncated = vector.step(np.array([[1.0, 0, 0], [0, 0, 2.0]]))
-    np.testing.assert_allclose(moved[0, :3], np.clip(start[0, :3] + [0.24, -0.18, 0], -1, 1), atol=1e-6)
+    np.testing.assert_allclose(
+        moved[0, :3], np.clip(start[0, :3] + [0.24, -0.18, 0], -1, 1), atol=1e-6
+    )
     np.testing.assert_allclose(moved[1, 2], max(start[1, 2] - 0.3, -1), atol=1e-6)
     assert not terminated.any() and not truncated.any() and moved.dtype == np.float32
     again = vector.reset(mask=np.array([False, True]))
@@ -143,7 +150,12 @@ def test_a_nan_observation_stops_at_its_step_and_is_named(tmp_path):
             return observation, *rest
 
     with pytest.raises(WorldError, match=r"non-finite observation \(nan\).*middle\[0\]"):
-        dusdi.pretrain(dusdi.from_gymnasium(Breaks, SLIDERS), preset="debug", out=tmp_path / "run", progress=False)
+        dusdi.pretrain(
+            dusdi.from_gymnasium(Breaks, SLIDERS),
+            preset="debug",
+            out=tmp_path / "run",
+            progress=False,
+        )
     assert dusdi.load(tmp_path / "run").step == 640  # the last checkpoint before it
 
 
@@ -176,8 +188,12 @@ def test_evaluation_needs_the_same_world(tmp_path):
 def test_disentangled_skills_are_found_through_from_gymnasium_alone():
     """The learning test: three independent factors behind mixed actions, and a hard bar."""
     world = dusdi.from_gymnasium(Sliders, SLIDERS)
-    fields = dict(steps=48_000, num_envs=16, steps_per_update=16, random_steps=3_200, skill_length=20)
-    skills = dusdi.pretrain(world, preset="fast", progress=False, skill_values=3, episode_length=100, **fields)
+    fields = dict(
+        steps=48_000, num_envs=16, steps_per_update=16, random_steps=3_200, skill_length=20
+    )
+    skills = dusdi.pretrain(
+        world, preset="fast", progress=False, skill_values=3, episode_length=100, **fields
+    )
     result = dusdi.evaluate(skills, world, steps=20_000)
     assert result.disentanglement > 0.8, result.importance
     assert result.completeness > 0.8, result.importance

@@ -47,7 +47,11 @@ def test_it_is_described_as_in_the_paper():
         "objects in view": (3, True),
         "proprioception": (32, False),
     }
-    assert (WORLD.spec.observation_size, WORLD.spec.action_size, WORLD.model.nu) == (42, 11, 13)  # wheels: 3, fingers: 2
+    assert (WORLD.spec.observation_size, WORLD.spec.action_size, WORLD.model.nu) == (
+        42,
+        11,
+        13,
+    )  # wheels: 3, fingers: 2
 
 
 def test_sensors_are_those_of_the_state_it_is_in():
@@ -75,21 +79,28 @@ def test_the_camera_looks_where_the_eye_does():
     data = mujoco.MjData(WORLD.model)
     mujoco.mj_forward(WORLD.model, data)
     camera, eye = data.camera("head_camera_rgb"), data.site("eye")
-    np.testing.assert_allclose(-camera.xmat.reshape(3, 3)[:, 2], eye.xmat.reshape(3, 3)[:, 0], atol=1e-3)
+    np.testing.assert_allclose(
+        -camera.xmat.reshape(3, 3)[:, 2], eye.xmat.reshape(3, 3)[:, 0], atol=1e-3
+    )
 
 
 def test_furniture_hides_what_mujocos_rays_say_it_hides():
     rng = np.random.default_rng(0)
     origin = rng.uniform((-2.4, -2.4, 0.05), (2.4, 2.4, 1.5), (200, 3))
     things = rng.uniform((-2.4, -2.4, 0.05), (2.4, 2.4, 0.4), (20, 3))
-    middle, half = np.array([piece.middle for piece in FURNITURE]), np.array([piece.half for piece in FURNITURE])
+    middle, half = (
+        np.array([piece.middle for piece in FURNITURE]),
+        np.array([piece.half for piece in FURNITURE]),
+    )
     inside = (np.abs(origin[:, None] - middle) < half).all(-1).any(-1)
     data, only = mujoco.MjData(WORLD.model), np.array([0, 1, 0, 0, 0, 0], np.uint8)
     mujoco.mj_forward(WORLD.model, data)
     hidden, geom = household.is_hidden(origin, things), np.zeros(1, np.int32)
     for i in np.flatnonzero(~inside):
         for j, thing in enumerate(things):
-            share = mujoco.mj_ray(WORLD.model, data, origin[i], thing - origin[i], only, 1, -1, geom)
+            share = mujoco.mj_ray(
+                WORLD.model, data, origin[i], thing - origin[i], only, 1, -1, geom
+            )
             assert hidden[i, j] == (0 <= share < 1), (origin[i], thing)
     assert 0.05 < hidden.mean() < 0.9
 
@@ -112,7 +123,9 @@ def test_random_actions_for_twenty_thousand_steps_break_nothing_and_leave_nothin
         assert np.abs(simulation.qvel).max() < 30
         for finger in fingers:  # that slip when the arm swings would press or not by chance; the button is at 35 of 50 mm
             closed = simulation.qpos[:, finger.qposadr[0]]
-            assert (closed > finger.range[0] - 0.01).all() and (closed < finger.range[1] + 0.01).all()
+            assert (closed > finger.range[0] - 0.01).all() and (
+                closed < finger.range[1] + 0.01
+            ).all()
     # MuJoCo's warnings would have been errors: see the next test
 
 
@@ -182,14 +195,18 @@ def test_signals_need_aim_a_pressed_button_and_a_free_way():
     lamp = np.array(APPLIANCES[0].place)
     before = lamp + np.array([0, -1.5, 0.0])
     origin, yes = np.stack([before] * 4), np.ones(4, bool)
-    aim = np.array([(0, 1, 0), (-np.sin(0.49), np.cos(0.49), 0), (-np.sin(0.51), np.cos(0.51), 0), (0, -1, 0)])
+    aim = np.array(
+        [(0, 1, 0), (-np.sin(0.49), np.cos(0.49), 0), (-np.sin(0.51), np.cos(0.51), 0), (0, -1, 0)]
+    )
     heard = household.find_signalled(origin, aim, yes)
     np.testing.assert_array_equal(heard[:, 0], [True, True, False, False])
     assert not heard[:, 1:].any()
     assert not household.find_signalled(origin, aim, ~yes).any()
     far = lamp[None] - np.array([0, 5.9, 0])
     assert household.find_signalled(far, aim[:1], yes[:1])[0, 0]
-    assert not household.find_signalled(far - np.array([0, 0.2, 0]), aim[:1], yes[:1]).any()  # farther than it reaches
+    assert not household.find_signalled(
+        far - np.array([0, 0.2, 0]), aim[:1], yes[:1]
+    ).any()  # farther than it reaches
     low = np.array([[1.4, 1.95, 0.05]])  # on the floor before the stand that the radio is on
     assert not household.find_signalled(low, np.array([(0, 0.62, 0.785)]), yes[:1])[0, 3]
 
@@ -197,8 +214,12 @@ def test_signals_need_aim_a_pressed_button_and_a_free_way():
 def test_objects_are_in_view_inside_the_cone_and_not_behind_furniture():
     screen = np.array(OBJECTS[SCREEN].place)
     eye = np.array([[0.0, 0.46, 1.75]] * 3)
-    looking = np.array([(0, 1, 0), (0, np.cos(0.39), np.sin(0.39)), (0, np.cos(0.41), np.sin(0.41))])
-    np.testing.assert_array_equal(household.find_in_view(eye, looking)[:, SCREEN], [True, True, False])
+    looking = np.array(
+        [(0, 1, 0), (0, np.cos(0.39), np.sin(0.39)), (0, np.cos(0.41), np.sin(0.41))]
+    )
+    np.testing.assert_array_equal(
+        household.find_in_view(eye, looking)[:, SCREEN], [True, True, False]
+    )
     below = np.array([[0.55, 1.95, 0.05]])  # under the edge of the sideboard
     way = screen - below
     assert not household.find_in_view(below, way / np.linalg.norm(way))[0, SCREEN]
@@ -213,7 +234,9 @@ def test_the_oracle_does_what_each_component_asks():
             observation, _, _ = homes.step(WORLD.oracle(observation, skill))
     there = np.linalg.norm(observation[:, :2] - PLACES[skill[:, 0]], axis=1) < 0.2
     runs = (observation[:, RUNNING] == np.eye(5)[skill[:, 1], :4]).all(1)
-    sees = np.append(observation[:, IN_VIEW], np.ones((60, 2)), axis=1)[np.arange(60), skill[:, 2]] > 0
+    sees = (
+        np.append(observation[:, IN_VIEW], np.ones((60, 2)), axis=1)[np.arange(60), skill[:, 2]] > 0
+    )
     assert min(there.mean(), runs.mean(), sees.mean()) > 0.95
 
 
@@ -230,7 +253,10 @@ def test_the_hand_written_solution_solves_the_task_and_random_actions_do_not(nam
     def random_action(observation, _):
         return rng.uniform(-1, 1, (len(observation), 11)).astype(np.float32)
 
-    assert returns(task, lambda o: o, random_action, interval=1, episodes=8, seed=0).sum(1).mean() < 0.3 * BARS[name]
+    assert (
+        returns(task, lambda o: o, random_action, interval=1, episodes=8, seed=0).sum(1).mean()
+        < 0.3 * BARS[name]
+    )
 
 
 def seen(**parts):
@@ -254,7 +280,9 @@ def test_rewards_of_the_tasks_by_hand():
 
     def paid(task, wanted, observation):
         """Of a window that starts with ten steps in which all was well, a step as observed, and then its end, the same."""
-        variables, _, reward = task.judge(Graded(wanted, jnp.float32(0.2)), observation, jnp.bool_(False))
+        variables, _, reward = task.judge(
+            Graded(wanted, jnp.float32(0.2)), observation, jnp.bool_(False)
+        )
         assert reward[0] == 0  # before the end of the window
         variables, _, reward = task.judge(variables, observation, jnp.bool_(True))
         assert variables.share == 0
@@ -302,7 +330,9 @@ def test_episodes_follow_the_seed_and_start_where_asked():
     np.testing.assert_array_equal(play(4), first)
     some = np.array([True, False, False, False, True])
     after = homes.reset(mask=some)
-    assert (after[~some] == first[-1][~some]).all() and (after[some] != first[-1][some]).any(1).all()
+    assert (after[~some] == first[-1][~some]).all() and (after[some] != first[-1][some]).any(
+        1
+    ).all()
 
 
 def test_gymnasium_accepts_it():
@@ -350,6 +380,12 @@ def test_unknown_views_are_refused():
 
 def test_without_the_robot_the_error_names_the_extra(monkeypatch):
     find = importlib.util.find_spec
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "gymnasium_robotics" else find(name))
-    with pytest.raises(UsageError, match=r"'household' needs the package 'gymnasium_robotics'.*dusdi\[mujoco\]"):
+    monkeypatch.setattr(
+        importlib.util,
+        "find_spec",
+        lambda name: None if name == "gymnasium_robotics" else find(name),
+    )
+    with pytest.raises(
+        UsageError, match=r"'household' needs the package 'gymnasium_robotics'.*dusdi\[mujoco\]"
+    ):
         dusdi.make("household").vector(1)

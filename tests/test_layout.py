@@ -27,9 +27,15 @@ def layer(path):
 def test_imports_point_one_way(path):
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "dusdi":
-            names = [alias.name for alias in node.names] if node.module == "dusdi" else [node.module.split(".")[1]]
+            names = (
+                [alias.name for alias in node.names]
+                if node.module == "dusdi"
+                else [node.module.split(".")[1]]
+            )
             for name in names:
-                assert ORDER.index(name) <= ORDER.index(layer(path)), f"{path.name} imports {name}, which comes later"
+                assert ORDER.index(name) <= ORDER.index(layer(path)), (
+                    f"{path.name} imports {name}, which comes later"
+                )
 
 
 def test_every_module_says_what_lives_in_it():
@@ -41,4 +47,6 @@ def test_nothing_outside_envs_names_a_domain():
     for path in modules():
         if layer(path) not in ("envs", "tasks"):
             text = path.read_text().lower()
-            assert not any(word in text for word in ("gunner", "particle", "station", "walker", "household")), path
+            assert not any(
+                word in text for word in ("gunner", "particle", "station", "walker", "household")
+            ), path

@@ -17,9 +17,21 @@ from dusdi.types import Transition
 def transitions(skill, next_observation=None, skill_age=50):
     skill = jnp.asarray(skill)
     rows = len(skill)
-    observation = jnp.zeros((rows, 4)) if next_observation is None else jnp.asarray(next_observation, jnp.float32)
+    observation = (
+        jnp.zeros((rows, 4))
+        if next_observation is None
+        else jnp.asarray(next_observation, jnp.float32)
+    )
     age = jnp.full(rows, skill_age)
-    return Transition(observation, jnp.zeros((rows, 2)), jnp.zeros((rows, 0)), observation, jnp.zeros(rows), skill, age)
+    return Transition(
+        observation,
+        jnp.zeros((rows, 2)),
+        jnp.zeros((rows, 0)),
+        observation,
+        jnp.zeros(rows),
+        skill,
+        age,
+    )
 
 
 def with_heads(monkeypatch, heads):
@@ -56,15 +68,21 @@ def test_dusdi_reward_by_hand(monkeypatch, spec, make_config):
 
 def test_a_floor_bounds_the_reward_and_leaves_nothing_worth_nothing(monkeypatch, spec, make_config):
     with_heads(monkeypatch, [[[-100.0, 0.0], [0.0, 0.0], [0.0, 0.0], [0.0, 0.0]], HEADS[0]])
-    objective = make_objective(spec, make_config(skill_values=2, penalty_weight=0.1, reward_floor=0.2))
+    objective = make_objective(
+        spec, make_config(skill_values=2, penalty_weight=0.1, reward_floor=0.2)
+    )
     # log(.8 * 2 q + .2) for q = 0 and 1/2, then 3/4 and 1/2; the penalty has no floor: q_psi = 1/2 twice, then 1/4 twice
     expected = [[math.log(0.2), 0.0], [math.log(1.4) + 0.0693147, 0.0693147]]
-    np.testing.assert_allclose(reward_of(objective, transitions([[0, 1], [0, 1]])), expected, atol=1e-5)
+    np.testing.assert_allclose(
+        reward_of(objective, transitions([[0, 1], [0, 1]])), expected, atol=1e-5
+    )
 
 
 def test_nobodys_place_takes_its_share_by_hand(monkeypatch, spec, make_config):
     with_heads(monkeypatch, HEADS)
-    objective = make_objective(spec, make_config(skill_values=2, penalty_weight=0.1, elsewhere_weight=1.0))
+    objective = make_objective(
+        spec, make_config(skill_values=2, penalty_weight=0.1, elsewhere_weight=1.0)
+    )
     # outputs (log 3, 0) and a 0 for nobody: q = (3/5, 1/5), and (1/3, 1/3) for the second component; q_psi has no such answer
     expected = [[math.log(6 / 5) + 0.0693147, math.log(2 / 3) + 0.0693147]]
     np.testing.assert_allclose(reward_of(objective, transitions([[0, 1]])), expected, atol=1e-6)
@@ -72,8 +90,13 @@ def test_nobodys_place_takes_its_share_by_hand(monkeypatch, spec, make_config):
 
 def test_nobodys_place_counts_with_the_square_of_the_steps(spec, make_config):
     """Without transitions that count, what moves the discriminators is nobody's place alone."""
-    objective = make_objective(spec, make_config(mask_steps=10, elsewhere_weight=1.0, elsewhere_steps=1000))
-    state, batch = objective.init(KEY), transitions([[0, 1], [1, 0]], [[0.0, 0.0, 0.0, 0.0], [1.0, 1.0, 1.0, 1.0]], skill_age=1)
+    objective = make_objective(
+        spec, make_config(mask_steps=10, elsewhere_weight=1.0, elsewhere_steps=1000)
+    )
+    state, batch = (
+        objective.init(KEY),
+        transitions([[0, 1], [1, 0]], [[0.0, 0.0, 0.0, 0.0], [1.0, 1.0, 1.0, 1.0]], skill_age=1),
+    )
 
     def momentum(step):
         updated, _ = objective.update(state, KEY, batch, jnp.int32(step))
@@ -109,14 +132,18 @@ def test_a_place_is_worth_more_to_a_skill_that_is_there_more(spec, make_config):
         return np.asarray(objective.reward(state, probe, jnp.int32(0)))[:, 1]
 
     often, seldom = worth(0.0)
-    np.testing.assert_allclose([often, seldom], math.log(2), atol=0.05)  # to mutual information, one is as good as the other
+    np.testing.assert_allclose(
+        [often, seldom], math.log(2), atol=0.05
+    )  # to mutual information, one is as good as the other
     often, seldom = worth(1.0)
     assert often > seldom + 0.3
 
 
 def test_decay_keeps_discriminators_small(spec, make_config):
     def size(decay):
-        objective = make_objective(spec, make_config(discriminator_decay=decay, discriminator_lr=1e-2))
+        objective = make_objective(
+            spec, make_config(discriminator_decay=decay, discriminator_lr=1e-2)
+        )
         state, update = objective.init(KEY), jax.jit(objective.update)
         batch = transitions([[0, 1], [1, 0]], np.eye(2, 4))
         for _ in range(100):
@@ -128,7 +155,9 @@ def test_decay_keeps_discriminators_small(spec, make_config):
 
 def test_club_penalty_by_hand(monkeypatch, spec, make_config):
     with_heads(monkeypatch, HEADS)
-    objective = make_objective(spec, make_config(skill_values=2, penalty_weight=0.1, penalty="club"))
+    objective = make_objective(
+        spec, make_config(skill_values=2, penalty_weight=0.1, penalty="club")
+    )
     reward = reward_of(objective, transitions([[0, 1]]))
     # the penalty is log 1/4 - (log 1/4 + log 3/4) / 2 = -log(3) / 2 in both
     np.testing.assert_allclose(reward, [[0.405465 + 0.0549306, 0.0549306]], atol=1e-6)
@@ -137,7 +166,9 @@ def test_club_penalty_by_hand(monkeypatch, spec, make_config):
 def test_knowing_nothing_is_worth_nothing(monkeypatch, spec, make_config):
     with_heads(monkeypatch, np.zeros((3, 4, 5)))
     objective = make_objective(spec, make_config(skill_values=5))
-    np.testing.assert_allclose(reward_of(objective, transitions(np.zeros((3, 2), int))), 0, atol=1e-6)
+    np.testing.assert_allclose(
+        reward_of(objective, transitions(np.zeros((3, 2), int))), 0, atol=1e-6
+    )
 
 
 def test_penalty_schedule(monkeypatch, spec, make_config):
@@ -145,7 +176,9 @@ def test_penalty_schedule(monkeypatch, spec, make_config):
     objective = make_objective(spec, make_config(skill_values=2, penalty_start=1000))
     batch = transitions([[0, 1]])
     np.testing.assert_allclose(reward_of(objective, batch, step=999), [[0.405465, 0.0]], atol=1e-6)
-    np.testing.assert_allclose(reward_of(objective, batch, step=1000), [[0.474780, 0.0693147]], atol=1e-6)
+    np.testing.assert_allclose(
+        reward_of(objective, batch, step=1000), [[0.474780, 0.0693147]], atol=1e-6
+    )
 
 
 def test_first_steps_of_a_skill_are_worth_nothing_and_teach_nothing(spec, make_config):
@@ -157,16 +190,24 @@ def test_first_steps_of_a_skill_are_worth_nothing_and_teach_nothing(spec, make_c
     for part in (0, 1):
         jax.tree.map(np.testing.assert_array_equal, updated[part].params, state[part].params)
     later, _ = objective.update(state, KEY, batch._replace(skill_age=jnp.array([11])), jnp.int32(0))
-    assert any(jax.tree.leaves(jax.tree.map(lambda a, b: (a != b).any(), later.own.params, state.own.params)))
+    assert any(
+        jax.tree.leaves(
+            jax.tree.map(lambda a, b: (a != b).any(), later.own.params, state.own.params)
+        )
+    )
 
 
 def test_continuous_reward_by_hand(monkeypatch, spec, make_config):
     # own heads: N(tanh 0, 1) and N(tanh 0, e); others: the same as the first
     with_heads(monkeypatch, [[[0.0, 0.0], [0.0, 1.0], [0.0, 0.0], [0.0, 0.0]]])
-    objective = make_objective(spec, make_config(skill_kind="continuous", skill_dim=1, penalty_weight=0.1))
+    objective = make_objective(
+        spec, make_config(skill_kind="continuous", skill_dim=1, penalty_weight=0.1)
+    )
     reward = reward_of(objective, transitions([[[0.5], [1.0]]]))
     # log N(.5; 0, 1) = -1.0439385, log N(1; 0, e) = -1.9866061, log N(1; 0, 1) = -1.4189385, -log p = log 2 = .6931472
-    np.testing.assert_allclose(reward, [[0.9 * -0.3507913, -1.2934590 - 0.1 * -0.7257913]], atol=1e-5)
+    np.testing.assert_allclose(
+        reward, [[0.9 * -0.3507913, -1.2934590 - 0.1 * -0.7257913]], atol=1e-5
+    )
 
 
 def test_continuous_club_is_the_mean_over_the_prior(monkeypatch, spec, make_config):
@@ -175,8 +216,17 @@ def test_continuous_club_is_the_mean_over_the_prior(monkeypatch, spec, make_conf
     config = make_config(skill_kind="continuous", skill_dim=2)
     discriminators = make_objective(spec, config)._own
     _, over_prior, _ = discriminators.log_ratio({}, transitions(np.zeros((1, 2, 2), np.float32)))
-    draws = np.random.default_rng(1).uniform(-1, 1, (200_000, 1, 2)).repeat(2, axis=1).astype(np.float32)
-    monkeypatch.setattr(Discriminators, "_heads", lambda self, params, x: jnp.broadcast_to(heads, (len(draws), 2, 4)))
+    draws = (
+        np.random.default_rng(1)
+        .uniform(-1, 1, (200_000, 1, 2))
+        .repeat(2, axis=1)
+        .astype(np.float32)
+    )
+    monkeypatch.setattr(
+        Discriminators,
+        "_heads",
+        lambda self, params, x: jnp.broadcast_to(heads, (len(draws), 2, 4)),
+    )
     sampled, _, _ = discriminators.log_ratio({}, transitions(draws, np.zeros((len(draws), 4))))
     np.testing.assert_allclose(sampled.mean(0), over_prior[0], rtol=0.02, atol=0.02)
 
@@ -184,7 +234,9 @@ def test_continuous_club_is_the_mean_over_the_prior(monkeypatch, spec, make_conf
 def entries_seen(discriminators):
     """Which observation entries each head depends on, bool [heads, D]."""
     params = discriminators.init(jax.random.PRNGKey(0)).params
-    jacobian = jax.jacobian(lambda x: discriminators._heads(params, x[None])[0])(jnp.array([0.3, -0.2, 0.7, 0.1]))
+    jacobian = jax.jacobian(lambda x: discriminators._heads(params, x[None])[0])(
+        jnp.array([0.3, -0.2, 0.7, 0.1])
+    )
     return np.abs(jacobian).sum(1) > 0
 
 
@@ -207,7 +259,9 @@ def test_diayn_reward_by_hand(monkeypatch, spec, make_config):
     assert objective.skill_space == Discrete(1, 4)
     # q = (1/2, 1/6, 1/6, 1/6), prior 1/4
     np.testing.assert_allclose(reward_of(objective, transitions([[0]])), [[math.log(2)]], atol=1e-6)
-    np.testing.assert_allclose(reward_of(objective, transitions([[1]])), [[math.log(4 / 6)]], atol=1e-6)
+    np.testing.assert_allclose(
+        reward_of(objective, transitions([[1]])), [[math.log(4 / 6)]], atol=1e-6
+    )
 
 
 def test_skill_spaces_of_the_methods(spec, make_config):

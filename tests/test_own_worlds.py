@@ -667,7 +667,9 @@ def test_a_policy_is_blamed_for_its_own_nans(skills, monkeypatch):
     monkeypatch.setattr(skills, "params", skills.params.replace(actor=broken))
     hierarchy = Hierarchy(world, skills, 2)
     hierarchy.restart(0)
-    with pytest.raises(NonFiniteError, match="the policy for 'Sliders' gives actions that are not finite"):
+    with pytest.raises(
+        NonFiniteError, match="the policy for 'Sliders' gives actions that are not finite"
+    ):
         hierarchy.step(np.zeros((2, 3), int))
 
 

@@ -30,7 +30,9 @@ def nap(path):
     """Sleeps until it is interrupted, and then says so in a file."""
     try:
         Path(f"{path}.begun").touch()
-        for _ in range(6000):  # a signal that another thread gets is heard by the next line of Python
+        for _ in range(
+            6000
+        ):  # a signal that another thread gets is heard by the next line of Python
             time.sleep(0.1)
     except KeyboardInterrupt:
         Path(path).touch()
@@ -40,7 +42,9 @@ def nap(path):
 def test_results_come_in_order_from_workers_with_cores_of_their_own():
     finished = []
     found = side_by_side(tell, [(i,) for i in range(6)], 2, finished.append)
-    assert [number for number, _, _ in found] == list(range(6)) and sorted(finished) == list(range(6))
+    assert [number for number, _, _ in found] == list(range(6)) and sorted(finished) == list(
+        range(6)
+    )
     workers = {worker: tuple(share) for _, worker, share in found}
     assert os.getpid() not in workers and set().union(*workers.values()) <= set(cores())
     assert len(workers) == 2
@@ -78,7 +82,12 @@ def start_parent(folder):
     script.write_text(PARENT)
     paths = [str(Path(__file__).parent), *(path or os.getcwd() for path in sys.path)]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths)}
-    parent = subprocess.Popen([sys.executable, str(script), str(folder)], env=environment, stderr=subprocess.PIPE, text=True)
+    parent = subprocess.Popen(
+        [sys.executable, str(script), str(folder)],
+        env=environment,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     assert await_(lambda: len(list(folder.glob("*.begun"))) == 2)
     return parent
 
@@ -90,7 +99,13 @@ def test_interrupts_reach_what_runs_and_nothing_more_is_begun(tmp_path):
     parent.send_signal(signal.SIGINT)
     _, said = parent.communicate(timeout=60)
     assert said.startswith("interrupted: saved") and "Traceback" not in said
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["0", "0.begun", "1", "1.begun", "parent.py"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "0",
+        "0.begun",
+        "1",
+        "1.begun",
+        "parent.py",
+    ]
     assert children and not any(map(is_running, children))
 
 
@@ -125,7 +140,9 @@ def await_(condition):
 def children_of(pid):
     """The workers of a process."""
     children = map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split())
-    return [child for child in children if "spawn_main" in Path(f"/proc/{child}/cmdline").read_text()]
+    return [
+        child for child in children if "spawn_main" in Path(f"/proc/{child}/cmdline").read_text()
+    ]
 
 
 def is_running(pid):

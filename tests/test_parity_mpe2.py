@@ -7,11 +7,19 @@ import pytest
 
 from dusdi.envs.particle import MultiParticle, ParticleState
 
-core = pytest.importorskip("mpe2._mpe_utils.core", reason="needs mpe2, which is only installed for tests")
+core = pytest.importorskip(
+    "mpe2._mpe_utils.core", reason="needs mpe2, which is only installed for tests"
+)
 scenario = pytest.importorskip("mpe2._mpe_utils.scenario")
 simple_env = pytest.importorskip("mpe2._mpe_utils.simple_env")
 
-MPE2_ORDER = [0, 2, 1, 4, 3]  # mpe2 takes (none, -x, +x, -y, +y) and Multi-Particle (none, +x, -x, +y, -y)
+MPE2_ORDER = [
+    0,
+    2,
+    1,
+    4,
+    3,
+]  # mpe2 takes (none, -x, +x, -y, +y) and Multi-Particle (none, +x, -x, +y, -y)
 
 
 class FreeAgents(scenario.BaseScenario):
@@ -76,7 +84,9 @@ def test_every_step_agrees_with_mpe2(agents, steps, simple_actions):
         step_reference(env, action)
         ours = action.reshape(agents, 5)[:, [1, 3]].ravel() if simple_actions else action
         state = step(state, ours, jax.random.PRNGKey(0))
-        expected = np.array([(*agent.state.p_pos, *agent.state.p_vel) for agent in env.world.agents])
+        expected = np.array(
+            [(*agent.state.p_pos, *agent.state.p_vel) for agent in env.world.agents]
+        )
         np.testing.assert_allclose(np.hstack([state.position, state.velocity]), expected, atol=2e-5)
         at_wall.append(np.abs(expected[:, :2]) == 1)
     assert 0.05 < np.mean(at_wall) < 0.6

@@ -28,7 +28,9 @@ def make_batch(ppo, rows=32, channels=None):
     skill = ppo.sample(params, keys[2], observation)
     log_prob, _ = ppo.log_prob(params, observation, skill)
     nothing = jnp.zeros((rows, channels or len(ppo.causal)))
-    return params, Rollout(observation, skill, log_prob, nothing, nothing, nothing, jnp.zeros(rows), jnp.zeros(rows))
+    return params, Rollout(
+        observation, skill, log_prob, nothing, nothing, nothing, jnp.zeros(rows), jnp.zeros(rows)
+    )
 
 
 def gradient_of_logits(ppo, params, batch, advantage):
@@ -59,13 +61,17 @@ def test_advantages_are_the_discounted_sums_of_errors():
         over=jnp.array([[0.0], [0.0], [1.0]]),
     )
     # errors: 1 + 1 - 1 = 1; 1 + 1.5 - 2 = .5; 1 + 0 - 3 = -2 (nothing follows); then backwards with factor .25
-    np.testing.assert_allclose(ppo.advantages(rollout)[:, 0, 0], [1 + 0.25 * (0.5 - 0.5), 0.5 - 0.5, -2.0])
+    np.testing.assert_allclose(
+        ppo.advantages(rollout)[:, 0, 0], [1 + 0.25 * (0.5 - 0.5), 0.5 - 0.5, -2.0]
+    )
 
 
 def test_advantages_do_not_cross_the_end_of_an_episode_but_count_the_value_of_what_was_cut_off():
     ppo = make_ppo(np.ones((1, 1)), discount=0.5, gae_lambda=1.0)
     zeros = jnp.zeros((2, 1, 1))
-    rollout = Rollout(None, None, None, zeros, zeros + 4, zeros, jnp.zeros((2, 1)), jnp.array([[1.0], [0.0]]))
+    rollout = Rollout(
+        None, None, None, zeros, zeros + 4, zeros, jnp.zeros((2, 1)), jnp.array([[1.0], [0.0]])
+    )
     np.testing.assert_allclose(ppo.advantages(rollout)[:, 0, 0], [2.0, 2.0])
 
 
@@ -78,7 +84,9 @@ def test_the_clipped_surrogate_by_hand():
     # min(2 x -1, 1.2 x -1) = -2 and min(.5 x 1, .8 x 1) = .5
     assert float(loss) == pytest.approx(-(-2 + 0.5) / 2, rel=1e-5)
     assert float(metrics["clipped"]) == 1.0
-    assert float(metrics["kl"]) == pytest.approx(((2 - 1 - np.log(2)) + (0.5 - 1 + np.log(2))) / 2, rel=1e-4)
+    assert float(metrics["kl"]) == pytest.approx(
+        ((2 - 1 - np.log(2)) + (0.5 - 1 + np.log(2))) / 2, rel=1e-4
+    )
 
 
 def test_with_a_diagonal_matrix_a_components_logits_feel_no_other_channel():
@@ -138,10 +146,21 @@ def probe_rollout(ppo, state, key, steps=8, copies=32):
 
 
 @pytest.mark.parametrize("agent", ["ppo", "cpg"])
-@pytest.mark.parametrize("space", [Discrete(3, 2), Continuous(3, 1)], ids=["discrete", "continuous"])
+@pytest.mark.parametrize(
+    "space", [Discrete(3, 2), Continuous(3, 1)], ids=["discrete", "continuous"]
+)
 def test_it_learns_what_each_component_should_do(agent, space):
     causal = np.eye(3) if agent == "cpg" else np.ones((1, 3))
-    ppo = make_ppo(causal, space, agent=agent, normalise_returns=True, learning_rate=3e-3, batch_size=64, hidden=(32,), epochs=4)
+    ppo = make_ppo(
+        causal,
+        space,
+        agent=agent,
+        normalise_returns=True,
+        learning_rate=3e-3,
+        batch_size=64,
+        hidden=(32,),
+        epochs=4,
+    )
 
     def iterate(state, key):
         rollout_key, update_key = jax.random.split(key)
@@ -160,7 +179,14 @@ def test_it_learns_what_each_component_should_do(agent, space):
 @pytest.mark.parametrize("scale", [1.0, 0.01])
 def test_small_rewards_are_learned_from_as_soon_as_large_ones(scale):
     """They are not lost in what values say before they know anything."""
-    ppo = make_ppo(np.ones((1, 3)), Discrete(3, 2), normalise_returns=True, learning_rate=3e-3, batch_size=64, epochs=4)
+    ppo = make_ppo(
+        np.ones((1, 3)),
+        Discrete(3, 2),
+        normalise_returns=True,
+        learning_rate=3e-3,
+        batch_size=64,
+        epochs=4,
+    )
     assert np.abs(ppo.value(ppo.init(KEY), jax.random.normal(KEY, (100, 3)))).max() < 0.01
 
     def iterate(state, key):
@@ -170,13 +196,24 @@ def test_small_rewards_are_learned_from_as_soon_as_large_ones(scale):
 
     state, _ = jax.jit(lambda s: jax.lax.scan(iterate, s, jax.random.split(KEY, 30)))(ppo.init(KEY))
     observation = jax.random.normal(jax.random.PRNGKey(9), (500, 3))
-    assert (np.asarray(ppo.mode(state.params, observation)) == (np.asarray(observation) > 0)).mean() > 0.9
+    assert (
+        np.asarray(ppo.mode(state.params, observation)) == (np.asarray(observation) > 0)
+    ).mean() > 0.9
 
 
 def test_normalised_returns_do_not_change_what_values_mean():
-    ppo = make_ppo(np.ones((1, 2)), normalise_returns=True, learning_rate=1e-2, epochs=20, batch_size=64, discount=0.0)
+    ppo = make_ppo(
+        np.ones((1, 2)),
+        normalise_returns=True,
+        learning_rate=1e-2,
+        epochs=20,
+        batch_size=64,
+        discount=0.0,
+    )
     state = ppo.init(KEY)
-    rollout = probe_rollout(ppo, state, KEY)._replace(reward=jnp.full((8, 32, 1), 300.0), terminated=jnp.ones((8, 32)))
+    rollout = probe_rollout(ppo, state, KEY)._replace(
+        reward=jnp.full((8, 32, 1), 300.0), terminated=jnp.ones((8, 32))
+    )
     for key in jax.random.split(KEY, 3):
         value = ppo.value(state, rollout.observation.reshape(-1, 3)).reshape(8, 32, 1)
         state, _ = ppo.update(state, key, rollout._replace(value=value, next_value=value))

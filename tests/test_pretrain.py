@@ -35,14 +35,19 @@ dusdi.pretrain(world, preset="debug", out={out!r}, resume=True, progress=False, 
 
 
 def child(kind, out, seeds=1):
-    code = RUN_IN_CHILD.format(tests=os.path.dirname(__file__), kind=kind, out=str(out), seeds=seeds)
+    code = RUN_IN_CHILD.format(
+        tests=os.path.dirname(__file__), kind=kind, out=str(out), seeds=seeds
+    )
     return subprocess.Popen([sys.executable, "-c", code])
 
 
 def rows(folder):
     """The CSV without the one column that depends on the clock."""
     with (folder / "progress.csv").open(newline="") as file:
-        return [{name: value for name, value in row.items() if name != "seconds"} for row in csv.DictReader(file)]
+        return [
+            {name: value for name, value in row.items() if name != "seconds"}
+            for row in csv.DictReader(file)
+        ]
 
 
 def final_arrays(folder):
@@ -81,7 +86,16 @@ def test_the_pieces_of_the_loop_do_not_matter(tmp_path, monkeypatch):
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_ctrl_c_and_kill_save_and_resume_gives_the_same_numbers(tmp_path, number):
     dusdi.pretrain("gunner-2d", preset="debug", out=tmp_path / "whole", progress=False)
-    code = [sys.executable, "-m", "dusdi.cli", "pretrain", "gunner-2d", "--preset", "debug", "--quiet"]
+    code = [
+        sys.executable,
+        "-m",
+        "dusdi.cli",
+        "pretrain",
+        "gunner-2d",
+        "--preset",
+        "debug",
+        "--quiet",
+    ]
     code += ["--out", str(tmp_path / "stopped")]
     process = subprocess.Popen(code, stderr=subprocess.PIPE, text=True)
     while not (tmp_path / "stopped" / "progress.csv").exists():
@@ -105,12 +119,17 @@ def test_a_run_that_is_being_written_is_left_alone(tmp_path):
     with held(tmp_path / "nothing" / "at all"):
         pass
     assert not (tmp_path / "nothing").exists()
-    assert dusdi.pretrain("gunner-2d", steps=2560, out=tmp_path, resume=True, progress=False).step == 2560
+    assert (
+        dusdi.pretrain("gunner-2d", steps=2560, out=tmp_path, resume=True, progress=False).step
+        == 2560
+    )
 
 
 def test_resume_on_fresh_finished_and_longer_runs(tmp_path):
     out = tmp_path / "run"
-    short = dusdi.pretrain("gunner-2d", preset="debug", steps=1280, out=out, resume=True, progress=False)
+    short = dusdi.pretrain(
+        "gunner-2d", preset="debug", steps=1280, out=out, resume=True, progress=False
+    )
     before = final_arrays(out)
     again = dusdi.pretrain("gunner-2d", out=out, resume=True, progress=False)
     assert short.step == again.step == 1280 and same(before, final_arrays(out))
@@ -137,26 +156,40 @@ def test_an_existing_run_is_not_overwritten(tmp_path):
 
 
 def test_a_run_killed_before_its_first_checkpoint_keeps_what_was_asked(tmp_path, monkeypatch):
-    monkeypatch.setattr(dusdi.loop, "train", lambda *args: (_ for _ in ()).throw(RuntimeError("killed")))
+    monkeypatch.setattr(
+        dusdi.loop, "train", lambda *args: (_ for _ in ()).throw(RuntimeError("killed"))
+    )
     with pytest.raises(RuntimeError, match="killed"):
         dusdi.pretrain("gunner-2d", preset="debug", steps=640, seed=7, out=tmp_path, progress=False)
     monkeypatch.undo()
     skills = dusdi.pretrain("gunner-2d", out=tmp_path, resume=True, progress=False, batch_size=16)
-    assert (skills.seed, skills.step, skills.config.preset, skills.config.batch_size) == (7, 640, "debug", 16)
+    assert (skills.seed, skills.step, skills.config.preset, skills.config.batch_size) == (
+        7,
+        640,
+        "debug",
+        16,
+    )
 
 
 def test_a_run_without_a_checkpoint_does_not_stand_in_the_way(tmp_path, monkeypatch):
-    monkeypatch.setattr(dusdi.loop, "train", lambda *args: (_ for _ in ()).throw(RuntimeError("killed")))
+    monkeypatch.setattr(
+        dusdi.loop, "train", lambda *args: (_ for _ in ()).throw(RuntimeError("killed"))
+    )
     with pytest.raises(RuntimeError, match="killed"):
         dusdi.pretrain("multi-particle", preset="debug", out=tmp_path, progress=False)
     monkeypatch.undo()
     skills = dusdi.pretrain("gunner-2d", preset="debug", steps=640, out=tmp_path, progress=False)
-    assert skills.spec.name == "gunner-2d" and json.loads((tmp_path / "config.json").read_text())["world"]["name"] == "gunner-2d"
+    assert (
+        skills.spec.name == "gunner-2d"
+        and json.loads((tmp_path / "config.json").read_text())["world"]["name"] == "gunner-2d"
+    )
 
 
 def test_a_longer_run_killed_before_its_next_checkpoint_stays_longer(tmp_path, monkeypatch):
     dusdi.pretrain("gunner-2d", preset="debug", steps=640, out=tmp_path, progress=False)
-    monkeypatch.setattr(dusdi.loop, "train", lambda *args: (_ for _ in ()).throw(RuntimeError("killed")))
+    monkeypatch.setattr(
+        dusdi.loop, "train", lambda *args: (_ for _ in ()).throw(RuntimeError("killed"))
+    )
     with pytest.raises(RuntimeError, match="killed"):
         dusdi.pretrain("gunner-2d", steps=960, out=tmp_path, resume=True, progress=False)
     monkeypatch.undo()
@@ -166,7 +199,9 @@ def test_a_longer_run_killed_before_its_next_checkpoint_stays_longer(tmp_path, m
 def test_rows_survive_factor_names_with_commas(tmp_path):
     world = dusdi.from_gymnasium(Sliders, {"x, y": [0, 1], "z": [2]})
     for steps in (640, 960):
-        dusdi.pretrain(world, preset="debug", steps=steps, out=tmp_path, resume=True, progress=False)
+        dusdi.pretrain(
+            world, preset="debug", steps=steps, out=tmp_path, resume=True, progress=False
+        )
     assert [row["step"] for row in rows(tmp_path)] == ["640", "960"]
 
 
@@ -201,7 +236,9 @@ def test_a_nan_loss_stops_the_run_and_keeps_the_last_good_checkpoint(tmp_path, m
         return jnp.where(step >= 1500, jnp.nan, reward(self, state, batch, step))
 
     monkeypatch.setattr(Dusdi, "reward", breaks_late)
-    with pytest.raises(NonFiniteError, match=r"at step 1600: .*loss/critic.*checkpoint of step 1280"):
+    with pytest.raises(
+        NonFiniteError, match=r"at step 1600: .*loss/critic.*checkpoint of step 1280"
+    ):
         dusdi.pretrain("gunner-2d", preset="debug", out=tmp_path, progress=False)
     assert dusdi.load(tmp_path).step == 1280
 
@@ -210,7 +247,11 @@ def test_a_nan_in_a_jax_world_is_noticed(tmp_path, monkeypatch):
     from dusdi.envs.gunner import Gunner2D
 
     observe = Gunner2D.observe
-    monkeypatch.setattr(Gunner2D, "observe", lambda self, s: observe(self, s).at[5].set(jnp.log(s.position[0] - 0.2)))
+    monkeypatch.setattr(
+        Gunner2D,
+        "observe",
+        lambda self, s: observe(self, s).at[5].set(jnp.log(s.position[0] - 0.2)),
+    )
     with pytest.raises(dusdi.DusdiError, match=r"not finite.*target state\[0\]"):
         dusdi.pretrain("gunner-2d", preset="debug", out=tmp_path, progress=False)
 
@@ -226,9 +267,14 @@ def test_seeds_train_together_and_differ(tmp_path):
         dusdi.load(tmp_path, seed=2)
 
 
-@pytest.mark.parametrize("fields", [{"skill_kind": "continuous", "skill_dim": 2}, {"method": "diayn"}, {"decompose_q": False}])
+@pytest.mark.parametrize(
+    "fields",
+    [{"skill_kind": "continuous", "skill_dim": 2}, {"method": "diayn"}, {"decompose_q": False}],
+)
 def test_every_kind_of_skill_learns_saves_and_acts(tmp_path, fields):
-    trained = dusdi.pretrain("gunner-2d", preset="debug", steps=640, out=tmp_path, progress=False, **fields)
+    trained = dusdi.pretrain(
+        "gunner-2d", preset="debug", steps=640, out=tmp_path, progress=False, **fields
+    )
     loaded = dusdi.load(tmp_path)
     observation, skills = np.ones((4, 7), np.float32), trained.sample_skills(4)
     actions = loaded.act(observation, skills)
@@ -247,8 +293,14 @@ def test_inputs_are_dropped_once_they_had_their_chance():
         state = trainer.advance(state, end - int(state.iteration), False)
         agent = state.agent
         gains = [agent.actor["params"]["networks"]["state"]["gain"]]
-        gains += [critic["params"]["state"]["gain"] for critic in (agent.critic, agent.target_critic)]
-        assert [set(np.count_nonzero(gain[..., 0], axis=0)) for gain in gains] == [{kept[0]}, {kept[1]}, {kept[1]}]
+        gains += [
+            critic["params"]["state"]["gain"] for critic in (agent.critic, agent.target_critic)
+        ]
+        assert [set(np.count_nonzero(gain[..., 0], axis=0)) for gain in gains] == [
+            {kept[0]},
+            {kept[1]},
+            {kept[1]},
+        ]
 
 
 @pytest.mark.parametrize(
@@ -281,7 +333,9 @@ def test_act_refuses_what_does_not_fit():
 
 def test_host_and_graph_worlds_share_the_learner():
     """The same sliders in both kinds: the same spec gives the same networks, so a checkpoint of one would fit the other."""
-    host = make_trainer(dusdi.from_gymnasium(Sliders, SLIDERS), dusdi.config.configure("debug", {}, {}))
+    host = make_trainer(
+        dusdi.from_gymnasium(Sliders, SLIDERS), dusdi.config.configure("debug", {}, {})
+    )
     state = host.restart(host.init())
     state = host.advance(state, 20, True)
     state = host.advance(state, 2, False)

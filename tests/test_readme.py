@@ -9,7 +9,11 @@ README = (Path(__file__).parent.parent / "README.md").read_text()
 
 
 def block(start):
-    return next(code for code in re.findall(r"```python[^\n]*\n(.*?)```", README, re.S) if code.startswith(start))
+    return next(
+        code
+        for code in re.findall(r"```python[^\n]*\n(.*?)```", README, re.S)
+        if code.startswith(start)
+    )
 
 
 def test_bring_your_own_environment(capsys):
@@ -25,7 +29,13 @@ def test_use_from_python(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     names = {}
     code = block("import dusdi").replace('preset="fast"', 'preset="debug", steps=640')
-    exec(code.replace('skills, "gunner-2d/limited")  #', 'skills, "gunner-2d/limited", preset="debug", steps=8_000)  #'), names)
+    exec(
+        code.replace(
+            'skills, "gunner-2d/limited")  #',
+            'skills, "gunner-2d/limited", preset="debug", steps=8_000)  #',
+        ),
+        names,
+    )
     assert names["solution"].step == 8_000 and names["task"].action_space.shape == (3,)
     assert names["action"].shape == (1, 5)
     assert 0 <= float(capsys.readouterr().out) <= 1

@@ -34,17 +34,27 @@ def test_table1_holds_every_world_method_and_direction_beside_paper_and_oracle(s
     assert all(path.stat().st_size for path in files)
     assert {path.name for path in files} >= {"table1.csv", "table1.md", "table1.json", "table1.png"}
     rows = rows_of(settings.out / "table1.csv")
-    wanted = {(w, m, d) for w in HERE for m in WORLDS[w].paper_dci for d in ("skills to states", "states to skills")}
+    wanted = {
+        (w, m, d)
+        for w in HERE
+        for m in WORLDS[w].paper_dci
+        for d in ("skills to states", "states to skills")
+    }
     assert {(row["world"], row["method"], row["direction"]) for row in rows} == wanted
     for row in rows:
-        assert float(row["disentanglement_paper"]) == WORLDS[row["world"]].paper_dci[row["method"]][0]
+        assert (
+            float(row["disentanglement_paper"]) == WORLDS[row["world"]].paper_dci[row["method"]][0]
+        )
         each = [float(value) for value in row["disentanglement_of_each_seed"].split()]
         assert len(each) == 2 and abs(sum(each) / 2 - float(row["disentanglement"])) < 1e-3
     markdown = (settings.out / "table1.md").read_text()
     assert "oracle" in markdown and "0.864" in markdown and "0.833" in markdown
     runs = json.loads((settings.out / "table1.json").read_text())["runs"]
     assert len(runs) == 2 * len(wanted) / 2
-    assert all(run["config"]["steps"] == 1_280 and run["seconds"] > 0 and "commit" in run["made_with"] for run in runs.values())
+    assert all(
+        run["config"]["steps"] == 1_280 and run["seconds"] > 0 and "commit" in run["made_with"]
+        for run in runs.values()
+    )
 
 
 def test_what_is_there_is_not_made_again(settings, monkeypatch):
@@ -68,18 +78,34 @@ def test_more_factors_measures_larger_worlds_beside_their_oracle(settings, monke
 
 
 def test_fig4_has_the_curves_of_skills_beside_floor_and_ceiling_and_shares_their_runs(settings):
-    few = dataclasses.replace(settings, seeds=1, tasks=("gunner-2d/limited",), task_fields={"steps": 8_000}, jobs=2)
+    few = dataclasses.replace(
+        settings, seeds=1, tasks=("gunner-2d/limited",), task_fields={"steps": 8_000}, jobs=2
+    )
     files = reproduce("fig4", few)
     assert all(path.exists() for path in files)
     ends = rows_of(few.out / "fig4-final.csv")
     assert [row["method"] for row in ends] == ["dusdi", "diayn", "diayn-mc", "sac"]
     assert all(float(row["hand_written"]) == 20.0 for row in ends) and ends[0]["random_skills"]
-    assert {row["step"] for row in rows_of(few.out / "fig4.csv") if row["method"] == "dusdi"} == {"4000", "8000"}
-    curve = [float(row["return"]) for row in rows_of(few.out / "fig4.csv") if row["method"] == "dusdi"]
-    line = next(line for line in (few.out / "fig4.md").read_text().splitlines() if line.startswith("| dusdi |"))
+    assert {row["step"] for row in rows_of(few.out / "fig4.csv") if row["method"] == "dusdi"} == {
+        "4000",
+        "8000",
+    }
+    curve = [
+        float(row["return"]) for row in rows_of(few.out / "fig4.csv") if row["method"] == "dusdi"
+    ]
+    line = next(
+        line
+        for line in (few.out / "fig4.md").read_text().splitlines()
+        if line.startswith("| dusdi |")
+    )
     assert line.split(" | ")[3] == f"{sum(curve) / len(curve):,.1f}"  # while learning
     with pytest.raises(UsageError, match="the first 320 are random"):
-        reproduce("fig4", dataclasses.replace(few, task_fields={"steps": 300}, runs=few.runs / "other", out=few.out / "other"))
+        reproduce(
+            "fig4",
+            dataclasses.replace(
+                few, task_fields={"steps": 300}, runs=few.runs / "other", out=few.out / "other"
+            ),
+        )
     assert not (few.runs / "other").exists()  # refused before skills were trained
 
 
@@ -89,15 +115,24 @@ def test_a_part_is_made_anew_beside_what_is_kept(settings, tmp_path, monkeypatch
     whole, first, last = rows_of(tmp_path / "table1.csv"), HERE[0], HERE[-1]
     markdown = (tmp_path / "table1.md").read_text()
     kept = json.loads((tmp_path / "table1.json").read_text())["runs"]
-    changed = [{**row, "disentanglement": "0.5"} for row in whole]  # as if other runs were behind it
+    changed = [
+        {**row, "disentanglement": "0.5"} for row in whole
+    ]  # as if other runs were behind it
     _write_csv(tmp_path / "table1.csv", changed)
     reproduce("table1", dataclasses.replace(ours, worlds=(first,)))
     rows = rows_of(tmp_path / "table1.csv")
-    assert [row for row in rows if row["world"] == first] == [row for row in whole if row["world"] == first]
-    assert [row for row in rows if row["world"] != first] == [row for row in changed if row["world"] != first]
+    assert [row for row in rows if row["world"] == first] == [
+        row for row in whole if row["world"] == first
+    ]
+    assert [row for row in rows if row["world"] != first] == [
+        row for row in changed if row["world"] != first
+    ]
     assert json.loads((tmp_path / "table1.json").read_text())["runs"] == kept
     reproduce("table1", dataclasses.replace(ours, worlds=HERE[1:]))
-    assert rows_of(tmp_path / "table1.csv") == whole and (tmp_path / "table1.md").read_text() == markdown
+    assert (
+        rows_of(tmp_path / "table1.csv") == whole
+        and (tmp_path / "table1.md").read_text() == markdown
+    )
     monkeypatch.setattr("dusdi.reproduce._train", lambda *args: pytest.fail("trained"))
     with pytest.raises(UsageError, match="evaluation_steps = 4000, but 5000 is wanted"):
         reproduce("table1", dataclasses.replace(ours, worlds=(last,), evaluation_steps=5_000))
@@ -132,13 +167,17 @@ def test_a_run_whose_end_is_damaged_is_trained_and_measured_again(settings):
     with pytest.warns(UserWarning, match="damaged"):
         reproduce("table1", settings)
     after = json.loads((folder / "dci.json").read_text())
-    assert after["run"]["step"] == 1_280 and after["importance"] == before["importance"]  # resuming is exact
+    assert (
+        after["run"]["step"] == 1_280 and after["importance"] == before["importance"]
+    )  # resuming is exact
 
 
 def test_runs_of_other_settings_are_refused_before_anything_is_trained(settings, monkeypatch):
     reproduce("table1", settings)
     monkeypatch.setattr("dusdi.reproduce.pretrain", lambda *args, **kwargs: pytest.fail("trained"))
-    other = Settings(settings.out, settings.runs, 3, "debug", {**settings.fields, "alpha": 0.5}, progress=False)
+    other = Settings(
+        settings.out, settings.runs, 3, "debug", {**settings.fields, "alpha": 0.5}, progress=False
+    )
     with pytest.raises(UsageError, match=r"holds a run with alpha = .* but 0.5 is wanted"):
         reproduce("table1", other)
 
@@ -148,7 +187,21 @@ def test_the_command_explains_mistakes(capsys, tmp_path):
     assert "did you mean table1" in capsys.readouterr().err
     assert main(["reproduce", "fig3", "--seeds", "0", "--out", str(tmp_path)]) == 2
     assert "seeds" in capsys.readouterr().err
-    assert main(["reproduce", "fig3", "--steps", "10000", "--out", str(tmp_path), "--runs", str(tmp_path)]) == 2
+    assert (
+        main(
+            [
+                "reproduce",
+                "fig3",
+                "--steps",
+                "10000",
+                "--out",
+                str(tmp_path),
+                "--runs",
+                str(tmp_path),
+            ]
+        )
+        == 2
+    )
     assert "random" in capsys.readouterr().err
     assert main(["reproduce", "table1", "--evaluation-steps", "100", "--out", str(tmp_path)]) == 2
     assert "evaluation_steps" in capsys.readouterr().err
@@ -161,7 +214,11 @@ def test_panels_without_a_task_are_left_blank(tmp_path, monkeypatch):
     drawn = []
     monkeypatch.setattr("dusdi.report.Figure.savefig", lambda figure, path: drawn.append(figure))
     tasks = "abcde"
-    rows = [{"task": task, "method": "dusdi", "seed": 0, "step": step, "return": 1.0} for task in tasks for step in (1, 2)]
+    rows = [
+        {"task": task, "method": "dusdi", "seed": 0, "step": step, "return": 1.0}
+        for task in tasks
+        for step in (1, 2)
+    ]
     ends = [{"task": task, "hand_written": "", "random_skills": 0.0} for task in tasks]
     task_curves(rows, ends, tmp_path / "x.png", title="five")
     assert [axes.get_title() for axes in drawn[0].axes if axes.axison] == list(tasks)

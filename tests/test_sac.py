@@ -28,29 +28,39 @@ def learn(sac, make_batch, updates=1500):
 
 
 def make_sac(channels=1, observation_size=2, action_size=1, skill_space=Discrete(1, 2), **fields):
-    defaults = dict(actor_hidden=(32, 32), critic_hidden=(32, 32), discount=0.9, alpha=1e-3, input_gain=0.0)
+    defaults = dict(
+        actor_hidden=(32, 32), critic_hidden=(32, 32), discount=0.9, alpha=1e-3, input_gain=0.0
+    )
     config = configure("fast", {}, {**defaults, **fields})
-    components = tuple(range(channels)) if channels == skill_space.components else (None,) * channels
+    components = (
+        tuple(range(channels)) if channels == skill_space.components else (None,) * channels
+    )
     return SAC(observation_size, action_size, skill_space, components, config)
 
 
 def batch_of(key, observation, action, successor, terminated):
     skill = jnp.zeros((BATCH, 1), jnp.int32)
     done = jnp.full(BATCH, float(terminated))
-    return Transition(observation, action, jnp.zeros((BATCH, 0)), successor, done, skill, jnp.full(BATCH, 20))
+    return Transition(
+        observation, action, jnp.zeros((BATCH, 0)), successor, done, skill, jnp.full(BATCH, 20)
+    )
 
 
 def uniform_action(key, size=1):
     return jax.random.uniform(key, (BATCH, size), minval=-1.0, maxval=1.0)
 
 
-@pytest.mark.parametrize("fields", [{}, {"twin_critics": True}, {"skill_input": "concat", "critic_skill": "all"}])
+@pytest.mark.parametrize(
+    "fields", [{}, {"twin_critics": True}, {"skill_input": "concat", "critic_skill": "all"}]
+)
 def test_constant_reward_is_worth_its_discounted_sum_in_each_channel(fields):
     sac = make_sac(channels=2, **fields)
     reward = jnp.tile(jnp.array([1.0, -0.5]), (BATCH, 1))
 
     def make_batch(key):
-        return batch_of(key, jnp.zeros((BATCH, 2)), uniform_action(key), jnp.zeros((BATCH, 2)), False), reward
+        return batch_of(
+            key, jnp.zeros((BATCH, 2)), uniform_action(key), jnp.zeros((BATCH, 2)), False
+        ), reward
 
     state = learn(sac, make_batch)
     batch, _ = make_batch(jax.random.PRNGKey(2))
@@ -63,7 +73,9 @@ def test_undecomposed_critic_learns_the_sum():
     reward = jnp.tile(jnp.array([1.0, -0.5]), (BATCH, 1))
 
     def make_batch(key):
-        return batch_of(key, jnp.zeros((BATCH, 2)), uniform_action(key), jnp.zeros((BATCH, 2)), False), reward
+        return batch_of(
+            key, jnp.zeros((BATCH, 2)), uniform_action(key), jnp.zeros((BATCH, 2)), False
+        ), reward
 
     state = learn(sac, make_batch)
     batch, _ = make_batch(jax.random.PRNGKey(2))
@@ -96,7 +108,10 @@ def test_two_step_chain_carries_value_back():
         which, place_key, key = jax.random.split(key, 3)
         second = jax.random.bernoulli(which, shape=(BATCH, 1))
         action, place = uniform_action(key), uniform_action(place_key)
-        first_obs, second_obs = jnp.zeros((BATCH, 2)), jnp.concatenate([jnp.ones((BATCH, 1)), place], -1)
+        first_obs, second_obs = (
+            jnp.zeros((BATCH, 2)),
+            jnp.concatenate([jnp.ones((BATCH, 1)), place], -1),
+        )
         after_first = jnp.concatenate([jnp.ones((BATCH, 1)), action], -1)
         batch = batch_of(key, jnp.where(second, second_obs, first_obs), action, after_first, False)
         reward = jnp.where(second, -((place - 0.5) ** 2), 0.0)
@@ -104,7 +119,9 @@ def test_two_step_chain_carries_value_back():
 
     state = learn(sac, make_batch, updates=3000)
     skill = jnp.zeros((1, 1), jnp.int32)
-    np.testing.assert_allclose(sac.mean_action(state.actor, jnp.zeros((1, 2)), skill), 0.5, atol=0.1)
+    np.testing.assert_allclose(
+        sac.mean_action(state.actor, jnp.zeros((1, 2)), skill), 0.5, atol=0.1
+    )
     actions = jnp.linspace(-0.9, 0.9, 7)[:, None]
     q = sac.q_values(state.critic, jnp.zeros((7, 2)), actions, jnp.zeros((7, 1), jnp.int32))
     np.testing.assert_allclose(q[0], 0.9 * -((actions[:, 0] - 0.5) ** 2), atol=0.15)
@@ -132,12 +149,16 @@ def test_entropy_channel_holds_future_entropy_and_leaves_the_others_pure():
     sac = make_sac(entropy_backup="channel", alpha=0.5)
 
     def make_batch(key):
-        return batch_of(key, jnp.zeros((BATCH, 2)), uniform_action(key), jnp.zeros((BATCH, 2)), False), jnp.zeros((BATCH, 1))
+        return batch_of(
+            key, jnp.zeros((BATCH, 2)), uniform_action(key), jnp.zeros((BATCH, 2)), False
+        ), jnp.zeros((BATCH, 1))
 
     state = learn(sac, make_batch)
     batch, _ = make_batch(jax.random.PRNGKey(2))
     q = sac.q_values(state.critic, batch.observation, batch.action, batch.skill)
-    _, log_prob = squashed_gaussian(jax.random.PRNGKey(3), *sac.distribution(state.actor, batch.observation, batch.skill))
+    _, log_prob = squashed_gaussian(
+        jax.random.PRNGKey(3), *sac.distribution(state.actor, batch.observation, batch.skill)
+    )
     assert q.shape == (2, BATCH)
     np.testing.assert_allclose(q[0], 0.0, atol=0.02)
     np.testing.assert_allclose(q[1].mean(), 0.5 * 0.9 / 0.1 * -log_prob.mean(), rtol=0.1)
@@ -153,7 +174,9 @@ def test_learned_temperature_reaches_the_target_entropy():
 
     state = learn(sac, make_batch, updates=4000)
     observation, skill = jnp.zeros((4096, 2)), jnp.zeros((4096, 1), jnp.int32)
-    _, log_prob = squashed_gaussian(jax.random.PRNGKey(3), *sac.distribution(state.actor, observation, skill))
+    _, log_prob = squashed_gaussian(
+        jax.random.PRNGKey(3), *sac.distribution(state.actor, observation, skill)
+    )
     np.testing.assert_allclose(-log_prob.mean(), -0.5, atol=0.15)
 
 
@@ -172,4 +195,6 @@ def test_squashed_gaussian_density_integrates_to_one():
     action, log_prob = jax.vmap(lambda key: squashed_gaussian(key, mean, log_std))(keys)
     # E[1 / p(a)] over the interval is its length if p is the density of a
     inside = jnp.abs(action[:, 0, 0]) < 0.9
-    np.testing.assert_allclose(jnp.mean(jnp.where(inside, jnp.exp(-log_prob[:, 0]), 0.0)), 1.8, rtol=0.02)
+    np.testing.assert_allclose(
+        jnp.mean(jnp.where(inside, jnp.exp(-log_prob[:, 0]), 0.0)), 1.8, rtol=0.02
+    )

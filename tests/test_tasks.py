@@ -54,10 +54,14 @@ def test_a_task_adds_to_the_worlds_observation_and_names_its_channels(name):
     task = make_task(name)
     state = task.reset(jax.random.PRNGKey(0))
     seen = np.asarray(task.observe(state))
-    np.testing.assert_array_equal(seen[: task.world.spec.observation_size], task.world.observe(state.world))
+    np.testing.assert_array_equal(
+        seen[: task.world.spec.observation_size], task.world.observe(state.world)
+    )
     assert len(seen) == task.spec.observation_size
     assert task.causal.shape == (len(task.spec.channels), len(task.world.spec.controlled))
-    assert task.spec.factors[:-1] == task.world.spec.factors and not task.spec.factors[-1].controlled
+    assert (
+        task.spec.factors[:-1] == task.world.spec.factors and not task.spec.factors[-1].controlled
+    )
     assert task.render(jax.tree.map(np.asarray, state)).dtype == np.uint8
 
 
@@ -95,7 +99,9 @@ def test_sequential_charges_penalises_advances_and_pays_when_all_is_done():
     busy, _, reward = task.judge(begun, particles([*away[:3], 0.1, *away[4:]]), NO)
     assert int(busy.charge) == 41
     np.testing.assert_array_equal(reward, np.zeros(11))
-    idle, _, reward = task.judge(begun, particles([0.1, *away[1:]]), NO)  # the wrong agent, and not the right one
+    idle, _, reward = task.judge(
+        begun, particles([0.1, *away[1:]]), NO
+    )  # the wrong agent, and not the right one
     assert int(idle.charge) == 40
     np.testing.assert_allclose(reward, [-0.1, 0, 0, -0.1, 0, 0, 0, 0, 0, 0, 0], atol=1e-7)
     assert int(task.turn(busy, None).done) == 1 and int(task.turn(busy, None).charge) == 0
@@ -113,7 +119,9 @@ def test_a_shot_scores_at_the_end_of_a_window_from_near_at_a_target_that_is_up(l
     up = jnp.array([True, False, False, True])
 
     def score(position, aim, ammo=1.0, last=YES):
-        world = GunnerState(jnp.asarray(position), jnp.zeros(2), jnp.float32(ammo), jnp.float32(aim))
+        world = GunnerState(
+            jnp.asarray(position), jnp.zeros(2), jnp.float32(ammo), jnp.float32(aim)
+        )
         _, after, reward = task.judge(up, world, last)
         return float(reward[0]), float(after.ammo)
 

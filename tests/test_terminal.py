@@ -42,7 +42,9 @@ run("pretrain", "gunner-2d", "--alhpa", "1")
 
 @pytest.mark.parametrize(("width", "colour"), [(60, False), (80, True), (120, True)])
 def test_every_command_works_in_a_terminal(tmp_path, width, colour):
-    terminal = python(COMMANDS, width=width, cwd=tmp_path, environment={} if colour else {"NO_COLOR": "1"})
+    terminal = python(
+        COMMANDS, width=width, cwd=tmp_path, environment={} if colour else {"NO_COLOR": "1"}
+    )
     raw = terminal.read(seconds=600)
     lines = terminal.lines()
     text = "\n".join(lines)
@@ -53,13 +55,25 @@ def test_every_command_works_in_a_terminal(tmp_path, width, colour):
     assert bool(re.search(rb"\x1b\[(\d+;)*(3[0-7]|38;5;\d+)m", raw)) == colour
     bars = [line for line in lines if re.search(r"640/640 steps", line)]
     assert len(bars) >= 4 and all("━" in line and "done" in line for line in bars), text
-    assert re.search(r"^agent position +[\d.]+ +[\d.]+ +-?[\d.]+$", text, re.M), text  # a row of the table
+    assert re.search(r"^agent position +[\d.]+ +[\d.]+ +-?[\d.]+$", text, re.M), (
+        text
+    )  # a row of the table
     assert re.search(r"^station 0 +-?[\d.]+$", text, re.M), text  # a return for each channel
     assert "did you mean --alpha" in text
 
 
 def test_the_bar_tells_rate_and_time_left(tmp_path):
-    command = [sys.executable, "-m", "dusdi", "pretrain", "gunner-2d", "--preset", "debug", "--steps", "400000"]
+    command = [
+        sys.executable,
+        "-m",
+        "dusdi",
+        "pretrain",
+        "gunner-2d",
+        "--preset",
+        "debug",
+        "--steps",
+        "400000",
+    ]
     terminal = Terminal([*command, "--out", str(tmp_path / "run")], cwd=tmp_path)
     terminal.read(until=b"accuracy from other factors")
     text = "\n".join(terminal.lines())
@@ -70,7 +84,17 @@ def test_the_bar_tells_rate_and_time_left(tmp_path):
 
 
 def test_ctrl_c_twice_saves_and_says_so_once(tmp_path):
-    command = [sys.executable, "-m", "dusdi", "pretrain", "gunner-2d", "--preset", "debug", "--steps", "400000"]
+    command = [
+        sys.executable,
+        "-m",
+        "dusdi",
+        "pretrain",
+        "gunner-2d",
+        "--preset",
+        "debug",
+        "--steps",
+        "400000",
+    ]
     terminal = Terminal([*command, "--out", str(tmp_path / "run")], cwd=tmp_path)
     terminal.read(until=b"accuracy")
     terminal.interrupt()
@@ -83,8 +107,20 @@ def test_ctrl_c_twice_saves_and_says_so_once(tmp_path):
 
 
 def test_a_closed_terminal_saves(tmp_path):
-    command = [sys.executable, "-m", "dusdi", "pretrain", "gunner-2d", "--preset", "debug", "--steps", "400000"]
-    terminal = Terminal([*command, "--out", str(tmp_path / "run"), "--checkpoint-every", "400000"], cwd=tmp_path)
+    command = [
+        sys.executable,
+        "-m",
+        "dusdi",
+        "pretrain",
+        "gunner-2d",
+        "--preset",
+        "debug",
+        "--steps",
+        "400000",
+    ]
+    terminal = Terminal(
+        [*command, "--out", str(tmp_path / "run"), "--checkpoint-every", "400000"], cwd=tmp_path
+    )
     terminal.read(until=b"accuracy")
     terminal.close()
     assert terminal.process.wait(60) == 130
@@ -114,7 +150,16 @@ def show(rows, width=80):
 
 def test_metrics_of_a_task_with_one_channel_stand_side_by_side():
     text = show([{"return": 19.5, "episodes": 4.0, "loss/policy": 0.1, "entropy": 3.0}], width=60)
-    assert text.splitlines()[0].split() == ["return", "19.5", "episodes", "4", "loss/policy", "0.1", "entropy", "3"]
+    assert text.splitlines()[0].split() == [
+        "return",
+        "19.5",
+        "episodes",
+        "4",
+        "loss/policy",
+        "0.1",
+        "entropy",
+        "3",
+    ]
 
 
 def test_names_are_not_read_as_markup_and_metrics_are_averaged_over_seeds():
@@ -124,8 +169,19 @@ def test_names_are_not_read_as_markup_and_metrics_are_averaged_over_seeds():
 
 
 def test_a_factor_may_be_called_not_another():
-    text = show([{"accuracy/a": 0.1, "accuracy/not a": 0.2, "penalty_accuracy/a": 0.3, "penalty_accuracy/not a": 0.4}])
-    assert re.search(r"^a +0\.100 +0\.300", text, re.M) and re.search(r"^not a +0\.200 +0\.400", text, re.M)
+    text = show(
+        [
+            {
+                "accuracy/a": 0.1,
+                "accuracy/not a": 0.2,
+                "penalty_accuracy/a": 0.3,
+                "penalty_accuracy/not a": 0.4,
+            }
+        ]
+    )
+    assert re.search(r"^a +0\.100 +0\.300", text, re.M) and re.search(
+        r"^not a +0\.200 +0\.400", text, re.M
+    )
 
 
 def test_the_rate_is_that_of_the_last_seconds(monkeypatch, capsys):

@@ -83,12 +83,19 @@ def test_observation_step_and_reward_agree_with_dm_control(theirs):
         theirs.reset()
         for _ in range(100):
             # the same state to start from, then the same action
-            ours._simulation.qpos[0], ours._simulation.qvel[0] = theirs.physics.data.qpos, theirs.physics.data.qvel
+            ours._simulation.qpos[0], ours._simulation.qvel[0] = (
+                theirs.physics.data.qpos,
+                theirs.physics.data.qvel,
+            )
             action = rng.uniform(-1, 1, 6)
             observation, terminated, truncated = ours.step(action[None])
             reward = theirs.step(action).reward
-            np.testing.assert_allclose(observation[0], seen_by(theirs.physics), rtol=1e-5, atol=1e-5)
-            np.testing.assert_allclose(judge((), jnp.asarray(observation[0]), False)[2], [reward], rtol=1e-5, atol=1e-6)
+            np.testing.assert_allclose(
+                observation[0], seen_by(theirs.physics), rtol=1e-5, atol=1e-5
+            )
+            np.testing.assert_allclose(
+                judge((), jnp.asarray(observation[0]), False)[2], [reward], rtol=1e-5, atol=1e-6
+            )
             assert not terminated[0] and not truncated[0]
 
 
@@ -126,7 +133,9 @@ def test_the_goal_moves_on_after_five_seconds_and_pays_for_being_near():
     def reward(x):
         return float(task.judge(goals, at.at[0].set(x), False)[2][0])
 
-    assert [reward(x) for x in (1.0, 1.3, 0.7, 3.0, -2.0)] == pytest.approx([1, 1, 1, 0, 0], abs=1e-6)
+    assert [reward(x) for x in (1.0, 1.3, 0.7, 3.0, -2.0)] == pytest.approx(
+        [1, 1, 1, 0, 0], abs=1e-6
+    )
     assert reward(1.3 + 0.85) == pytest.approx(0.5)
     judged, _, _ = task.judge(goals, at.at[0].set(0.25), True)
     np.testing.assert_allclose(task.tell(judged), [1.0, 0.75])
@@ -149,7 +158,9 @@ def test_a_task_on_the_host_adds_to_the_observation_pays_and_resets_what_is_aske
         observation, _, _ = vector.step(np.zeros((3, 6)))
     np.testing.assert_allclose(observation[:, 28], 0.1)  # time, in windows
     distance = np.abs(goals - observation[:, 0])
-    np.testing.assert_allclose(vector.rewards()[:, 0], np.clip(1 - (distance - 0.3) / 1.7, 0, 1), atol=1e-5)
+    np.testing.assert_allclose(
+        vector.rewards()[:, 0], np.clip(1 - (distance - 0.3) / 1.7, 0, 1), atol=1e-5
+    )
     some = np.array([False, True, False])
     after = vector.reset(mask=some)
     assert (after[~some] == observation[~some]).all()
@@ -163,13 +174,21 @@ def test_gymnasium_accepts_it():
 
 @pytest.mark.parametrize("agent", ["sac", "ppo"])
 def test_a_run_that_is_stopped_at_a_checkpoint_goes_on_bit_for_bit(tmp_path, agent):
-    skills = dusdi.pretrain("walker", preset="debug", steps=640, progress=False) if agent == "ppo" else None
+    skills = (
+        dusdi.pretrain("walker", preset="debug", steps=640, progress=False)
+        if agent == "ppo"
+        else None
+    )
     half = {"sac": 3_200, "ppo": 8_000}[agent]
     options = {"agent": agent, "preset": "debug", "progress": False, "checkpoint_every": half}
     dusdi.downstream(skills, "walker/goal", out=tmp_path / "whole", steps=2 * half, **options)
     dusdi.downstream(skills, "walker/goal", out=tmp_path / "cut", steps=half, **options)
-    dusdi.downstream(skills, "walker/goal", out=tmp_path / "cut", steps=2 * half, resume=True, **options)
-    whole, cut = (checkpoint.load_newest(tmp_path / name / "checkpoints").arrays for name in ("whole", "cut"))
+    dusdi.downstream(
+        skills, "walker/goal", out=tmp_path / "cut", steps=2 * half, resume=True, **options
+    )
+    whole, cut = (
+        checkpoint.load_newest(tmp_path / name / "checkpoints").arrays for name in ("whole", "cut")
+    )
     assert whole.keys() == cut.keys()
     assert [name for name in whole if whole[name].tobytes() != cut[name].tobytes()] == []
 
@@ -179,7 +198,10 @@ def test_agents_of_tasks_with_physics_take_fewer_steps_and_smaller_rollouts():
     for agent in ("ppo", "sac"):
         ours, theirs = (agent_config(x, agent, "fast", {}) for x in (task, other))
         assert ours.steps < theirs.steps
-    assert agent_config(task, "ppo", "fast", {}).rollout_length < agent_config(other, "ppo", "fast", {}).rollout_length
+    assert (
+        agent_config(task, "ppo", "fast", {}).rollout_length
+        < agent_config(other, "ppo", "fast", {}).rollout_length
+    )
     assert agent_config(task, "cpg", "fast", {"num_envs": 32}).num_envs == 32
     assert agent_config(task, "ppo", "debug", {}) == agent_config(other, "ppo", "debug", {})
 
@@ -207,7 +229,11 @@ print('steps')
 v.render()
 """
     done = subprocess.run([sys.executable, "-c", code], env={}, capture_output=True, text=True)
-    assert done.stdout == "steps\n" and "UsageError: MuJoCo can't draw here" in done.stderr and "MUJOCO_GL=osmesa" in done.stderr
+    assert (
+        done.stdout == "steps\n"
+        and "UsageError: MuJoCo can't draw here" in done.stderr
+        and "MUJOCO_GL=osmesa" in done.stderr
+    )
 
 
 def test_without_the_extra_the_error_names_it(monkeypatch):

@@ -18,12 +18,19 @@ from dusdi.envs.gunner import DEPOTS, Gunner2D, GunnerState
 from dusdi.envs.particle import MultiParticle, ParticleState
 from dusdi.errors import UsageError
 
-HOLD, CHANGES = 40, 3  # random rollouts hold an action for 40 steps, long enough to run into every wall
+HOLD, CHANGES = (
+    40,
+    3,
+)  # random rollouts hold an action for 40 steps, long enough to run into every wall
 PARTICLES = [MultiParticle(1), MultiParticle(3, simple_actions=True), MultiParticle(10)]
 GUNNER = Gunner2D()
 KEY = jax.random.PRNGKey(0)
-every_world = pytest.mark.parametrize("world", [*PARTICLES, GUNNER], ids=lambda world: str(world.spec.options))
-every_particle_world = pytest.mark.parametrize("world", PARTICLES, ids=lambda world: str(world.spec.options))
+every_world = pytest.mark.parametrize(
+    "world", [*PARTICLES, GUNNER], ids=lambda world: str(world.spec.options)
+)
+every_particle_world = pytest.mark.parametrize(
+    "world", PARTICLES, ids=lambda world: str(world.spec.options)
+)
 few_examples = settings(max_examples=25, deadline=None)
 seeds = st.integers(0, 2**31 - 1)
 
@@ -73,7 +80,9 @@ def list_bounds(world):
 @few_examples
 @given(data=st.data())
 def test_observations_stay_in_bounds(world, data):
-    observations = np.array(compiled_rollout(world)(data.draw(seeds), draw_actions(data, world, CHANGES)))
+    observations = np.array(
+        compiled_rollout(world)(data.draw(seeds), draw_actions(data, world, CHANGES))
+    )
     low, high = list_bounds(world)
     assert observations.dtype == np.float32 and observations.shape[1] == world.spec.observation_size
     assert np.isfinite(observations).all()
@@ -87,7 +96,10 @@ def test_observations_stay_in_bounds(world, data):
 @few_examples
 @given(data=st.data())
 def test_actions_are_clipped(world, data):
-    state, action = world.reset(jax.random.PRNGKey(data.draw(seeds))), draw_actions(data, world, size=100.0)
+    state, action = (
+        world.reset(jax.random.PRNGKey(data.draw(seeds))),
+        draw_actions(data, world, size=100.0),
+    )
     clipped = compiled_step(world)(state, np.clip(action, -1, 1))
     jax.tree.map(np.testing.assert_array_equal, compiled_step(world)(state, action), clipped)
 
@@ -97,16 +109,30 @@ def test_factors_partition_the_observation(world):
     entries = [index for factor in world.spec.factors for index in factor.indices]
     assert sorted(entries) == list(range(world.spec.observation_size))
     count = world.spec.options.get("agents", world.spec.observation_size)
-    assert [index for factor in world.spec.controlled for index in factor.indices] == list(range(count))
-    assert (world.spec.factor_masks().sum(0) == (np.arange(world.spec.observation_size) < count)).all()
+    assert [index for factor in world.spec.controlled for index in factor.indices] == list(
+        range(count)
+    )
+    assert (
+        world.spec.factor_masks().sum(0) == (np.arange(world.spec.observation_size) < count)
+    ).all()
 
 
 def test_sizes_are_the_papers():
     spec = MultiParticle().spec
-    assert (spec.observation_size, spec.action_size, len(spec.factors), len(spec.controlled)) == (70, 50, 20, 10)
+    assert (spec.observation_size, spec.action_size, len(spec.factors), len(spec.controlled)) == (
+        70,
+        50,
+        20,
+        10,
+    )
     assert MultiParticle(simple_actions=True).spec.action_size == 20
     spec = GUNNER.spec
-    assert (spec.observation_size, spec.action_size, len(spec.factors), len(spec.controlled)) == (7, 5, 3, 3)
+    assert (spec.observation_size, spec.action_size, len(spec.factors), len(spec.controlled)) == (
+        7,
+        5,
+        3,
+        3,
+    )
 
 
 @every_particle_world
@@ -134,7 +160,9 @@ def test_gunner_actions_reach_their_factors():
 def test_a_seed_determines_everything(world):
     def run(vector, seed):
         actions = np.random.default_rng(0).uniform(-1, 1, (5, 4, world.spec.action_size))
-        return np.array([vector.reset(seed), *(vector.step(action)[0] for action in actions), vector.reset()])
+        return np.array(
+            [vector.reset(seed), *(vector.step(action)[0] for action in actions), vector.reset()]
+        )
 
     vector = shared_vector(world)
     first = run(vector, 7)
@@ -147,12 +175,17 @@ def test_a_seed_determines_everything(world):
 def test_particles_start_at_rest_anywhere(world):
     n = world.spec.options["agents"]
     observation = draw_starts(world)
-    agents, stations = observation[:, n : 5 * n].reshape(-1, n, 4), observation[:, 5 * n :].reshape(-1, n, 2)
+    agents, stations = (
+        observation[:, n : 5 * n].reshape(-1, n, 4),
+        observation[:, 5 * n :].reshape(-1, n, 2),
+    )
     assert (agents[..., :2] == 0).all()
     for place in (agents[..., 2:], stations):
         check_uniform(place, -1, 1)
     assert abs(np.mean(agents[..., 2:] * stations)) < 0.02
-    np.testing.assert_allclose(observation[:, :n], np.linalg.norm(agents[..., 2:] - stations, axis=-1), atol=1e-6)
+    np.testing.assert_allclose(
+        observation[:, :n], np.linalg.norm(agents[..., 2:] - stations, axis=-1), atol=1e-6
+    )
 
 
 def test_gunner_starts_anywhere_without_ammo():
@@ -202,7 +235,11 @@ def test_each_copy_is_truncated_at_its_own_episode_length(world):
 @every_world
 def test_pictures_show_every_part_of_the_state(world):
     # In this state the gunner's arm is well inside the plane, so that moving it shows.
-    state = GunnerState(*map(np.float32, ([2.0, 2.0], [0.5, 0.5], 0.4, 1.0))) if world is GUNNER else world.reset(KEY)
+    state = (
+        GunnerState(*map(np.float32, ([2.0, 2.0], [0.5, 0.5], 0.4, 1.0)))
+        if world is GUNNER
+        else world.reset(KEY)
+    )
     picture = world.render(state)
     assert picture.dtype == np.uint8 and picture.shape[2] == 3
     assert picture.shape[0] % 2 == picture.shape[1] % 2 == 0
@@ -236,8 +273,12 @@ def test_registered_worlds_take_options_and_unseeded_episodes_differ():
 def check_without_warnings(env):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        warnings.filterwarnings("ignore", message=".*infinity")  # the bounds of observations are not known in general
-        warnings.filterwarnings("ignore", message=".*not having a spec")  # the view itself is not registered
+        warnings.filterwarnings(
+            "ignore", message=".*infinity"
+        )  # the bounds of observations are not known in general
+        warnings.filterwarnings(
+            "ignore", message=".*not having a spec"
+        )  # the view itself is not registered
         check_env(env)
 
 
@@ -256,16 +297,22 @@ def test_particle_step_by_hand():
     state = particle_state([[0.5, -0.2]], [[1.0, -2.0]], [[0.2, 0.2]])
     # force (1 + 0.5, 0.25 - 0.75); position + 0.1 velocity; 0.75 velocity + 0.5 force
     after = world.step(state, jnp.array([0.9, 1.0, -0.5, 0.25, 0.75]), KEY)
-    np.testing.assert_allclose(world.observe(after), [0.52**0.5, 1.5, -1.75, 0.6, -0.4, 0.2, 0.2], atol=1e-6)
+    np.testing.assert_allclose(
+        world.observe(after), [0.52**0.5, 1.5, -1.75, 0.6, -0.4, 0.2, 0.2], atol=1e-6
+    )
 
 
 def test_particle_step_with_simple_actions_by_hand():
     world = MultiParticle(2, simple_actions=True)
-    state = particle_state([[0.0, 0.0], [0.95, -0.9]], [[0.4, 0.0], [2.0, -2.0]], [[0.04, 1.0], [1.0, 0.0]])
+    state = particle_state(
+        [[0.0, 0.0], [0.95, -0.9]], [[0.4, 0.0], [2.0, -2.0]], [[0.04, 1.0], [1.0, 0.0]]
+    )
     after = world.step(state, jnp.array([1.0, -1.0, 0.0, 0.5]), KEY)
     # The second agent runs into the corner and keeps its velocity: 0.75 * (2, -2) + (0, 0.25).
     agents = [0.8, -0.5, 0.04, 0.0, 1.5, -1.25, 1.0, -1.0]
-    np.testing.assert_allclose(world.observe(after), [1.0, 1.0, *agents, 0.04, 1.0, 1.0, 0.0], atol=1e-6)
+    np.testing.assert_allclose(
+        world.observe(after), [1.0, 1.0, *agents, 0.04, 1.0, 1.0, 0.0], atol=1e-6
+    )
 
 
 def gunner_state(position, arm=(0.0, 0.0), ammo=0.0, aim=0.0):
@@ -277,7 +324,9 @@ def test_gunner_step_by_hand():
     after = GUNNER.step(state, jnp.array([0.5, -1.0, -0.4, -0.4, -0.25]), KEY)
     # The tip moves from (1.7, 1.95), 0.49 from the depot at (1.5, 1.5), to (1.79, 1.59), 0.304 from it: one pick-up.
     # The last target's bearing is atan2(5.25 - 1.7, 5.25 - 2.15) = 0.853, and 0.853 - 0.6 = 0.253 < 0.314: a hit.
-    np.testing.assert_allclose(GUNNER.observe(after), [2.15, 1.7, -0.36, -0.11, 0.6, 0.6, 1.0], atol=1e-6)
+    np.testing.assert_allclose(
+        GUNNER.observe(after), [2.15, 1.7, -0.36, -0.11, 0.6, 0.6, 1.0], atol=1e-6
+    )
 
 
 @pytest.mark.parametrize("direction, place", [(1.0, 5.0), (-1.0, 0.0)])

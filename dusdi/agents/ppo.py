@@ -68,7 +68,9 @@ class _Network(nn.Module):
     def __call__(self, x: jax.Array) -> jax.Array:
         for width in self.hidden:
             x = nn.tanh(nn.Dense(width, kernel_init=nn.initializers.orthogonal(math.sqrt(2)))(x))
-        return nn.Dense(self.outputs, kernel_init=nn.initializers.orthogonal(0.01 if self.small else 1.0))(x)
+        return nn.Dense(
+            self.outputs, kernel_init=nn.initializers.orthogonal(0.01 if self.small else 1.0)
+        )(x)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -96,7 +98,9 @@ class PPO:
 
     @property
     def _policy(self) -> _Network:
-        return _Network(self.config.hidden, self.skill_space.components * self.skill_space.component_size, True)
+        return _Network(
+            self.config.hidden, self.skill_space.components * self.skill_space.component_size, True
+        )
 
     @property
     def _critic(self) -> _Network:
@@ -110,9 +114,14 @@ class PPO:
     def init(self, key: jax.Array) -> PPOState:
         policy_key, critic_key = jax.random.split(key)
         x = jnp.zeros((1, self.observation_size))
-        params: dict[str, Any] = {"policy": self._policy.init(policy_key, x), "critic": self._critic.init(critic_key, x)}
+        params: dict[str, Any] = {
+            "policy": self._policy.init(policy_key, x),
+            "critic": self._critic.init(critic_key, x),
+        }
         if not self._is_discrete:
-            params["log_std"] = jnp.full((self.skill_space.components, self.skill_space.component_size), -0.5)
+            params["log_std"] = jnp.full(
+                (self.skill_space.components, self.skill_space.component_size), -0.5
+            )
         # Values are next to nothing until the first returns were seen: noise of the size 1 would be learned from, and drown small
         # rewards for as long as it counts in the moments.
         returns = normalise.init(self._channels).replace(variance=jnp.zeros(self._channels))
@@ -123,7 +132,9 @@ class PPO:
         out: Any = self._policy.apply(params["policy"], observation)
         return out.reshape(len(out), self.skill_space.components, self.skill_space.component_size)
 
-    def log_prob(self, params: Any, observation: Array, skill: Array) -> tuple[jax.Array, jax.Array]:
+    def log_prob(
+        self, params: Any, observation: Array, skill: Array
+    ) -> tuple[jax.Array, jax.Array]:
         """Log probability (density) of each chosen component, and its entropy, each [B, C]."""
         out = self.logits(params, observation)
         if self._is_discrete:
@@ -153,7 +164,9 @@ class PPO:
 
     def value(self, state: PPOState, observation: Array) -> jax.Array:
         """The value of each channel, [B, K]."""
-        return self._unscaled(state.returns, self._critic.apply(state.params["critic"], observation))
+        return self._unscaled(
+            state.returns, self._critic.apply(state.params["critic"], observation)
+        )
 
     def _unscaled(self, returns: Normaliser, value: Any) -> jax.Array:
         if not self.config.normalise_returns:
@@ -170,7 +183,9 @@ class PPO:
     def advantages(self, rollout: Rollout) -> jax.Array:
         """Generalised advantage estimates of each channel, [T, n, K] (Schulman et al. 2016)."""
         config = self.config
-        follows, goes_on = (1.0 - jnp.asarray(x, jnp.float32)[..., None] for x in (rollout.terminated, rollout.over))
+        follows, goes_on = (
+            1.0 - jnp.asarray(x, jnp.float32)[..., None] for x in (rollout.terminated, rollout.over)
+        )
         error = rollout.reward + config.discount * follows * rollout.next_value - rollout.value
 
         def backwards(later, now):
@@ -190,49 +205,78 @@ class PPO:
         """Log probabilities [B, C] of what has a ratio of its own."""
         return log_prob if self.config.agent == "cpg" else log_prob.sum(-1, keepdims=True)
 
-    def policy_loss(self, params: Any, batch: Rollout, credit: jax.Array) -> tuple[jax.Array, Metrics]:
+    def policy_loss(
+        self, params: Any, batch: Rollout, credit: jax.Array
+    ) -> tuple[jax.Array, Metrics]:
         """The clipped surrogate, summed over ratios and averaged over the batch."""
         log_prob, entropy = self.log_prob(params, batch.observation, batch.skill)
         change = self._grouped(log_prob - batch.log_prob)
         ratio = jnp.exp(change)
         mean, deviation = credit.mean(0), credit.std(0)
         # A component that no reward depends on has no credit; rounding errors divided by their deviation must not make any.
-        scaled = jnp.where(deviation > 1e-6 * jnp.abs(mean), (credit - mean) / (deviation + 1e-8), 0.0)
+        scaled = jnp.where(
+            deviation > 1e-6 * jnp.abs(mean), (credit - mean) / (deviation + 1e-8), 0.0
+        )
         clipped = jnp.clip(ratio, 1 - self.config.clip, 1 + self.config.clip)
         gain = jnp.minimum(ratio * scaled, clipped * scaled).sum(-1).mean()
         # The non-negative estimate of KL(old, new) by (r - 1) - log r
         kl = jnp.sum(ratio - 1 - change, axis=-1).mean()
-        counted = self.causal.any(0) if self.config.agent == "cpg" else np.ones(self.skill_space.components)
+        counted = (
+            self.causal.any(0)
+            if self.config.agent == "cpg"
+            else np.ones(self.skill_space.components)
+        )
         spread = (entropy @ jnp.asarray(counted, jnp.float32)).mean()
         loss = -gain - self.config.entropy_weight * spread
-        return loss, {"loss/policy": -gain, "entropy": spread, "kl": kl, "clipped": jnp.mean(ratio != clipped)}
+        return loss, {
+            "loss/policy": -gain,
+            "entropy": spread,
+            "kl": kl,
+            "clipped": jnp.mean(ratio != clipped),
+        }
 
     def update(self, state: PPOState, key: jax.Array, rollout: Rollout) -> tuple[PPOState, Metrics]:
         """Several epochs of gradient steps on minibatches of a rollout [T, n]."""
         config, advantage = self.config, self.advantages(rollout)
         targets = (advantage + rollout.value).reshape(-1, self._channels)
-        returns = normalise.update(state.returns, targets) if config.normalise_returns else state.returns
-        flat = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), (rollout, self.credit(advantage)))
+        returns = (
+            normalise.update(state.returns, targets) if config.normalise_returns else state.returns
+        )
+        flat = jax.tree.map(
+            lambda x: x.reshape(-1, *x.shape[2:]), (rollout, self.credit(advantage))
+        )
         rows = len(targets)
 
         def loss_fn(params, batch, credit, target):
             policy_loss, metrics = self.policy_loss(params, batch, credit)
             value: Any = self._critic.apply(params["critic"], batch.observation)
             value_loss = jnp.mean(jnp.sum((value - target) ** 2, axis=-1))
-            return policy_loss + config.value_weight * value_loss, metrics | {"loss/value": value_loss / self._channels}
+            return policy_loss + config.value_weight * value_loss, metrics | {
+                "loss/value": value_loss / self._channels
+            }
 
         def step(carry, chosen):
             params, optimiser, going = carry
-            batch, credit, target = jax.tree.map(lambda x: x[chosen], (*flat, self._scaled(returns, targets)))
-            (_, metrics), grads = jax.value_and_grad(loss_fn, has_aux=True)(params, batch, credit, target)
+            batch, credit, target = jax.tree.map(
+                lambda x: x[chosen], (*flat, self._scaled(returns, targets))
+            )
+            (_, metrics), grads = jax.value_and_grad(loss_fn, has_aux=True)(
+                params, batch, credit, target
+            )
             updates, moved = self._optimiser.update(grads, optimiser, params)
             if config.target_kl:
                 going &= metrics["kl"] <= config.target_kl
             new = (optax.apply_updates(params, updates), moved)
-            params, optimiser = jax.tree.map(lambda a, b: jnp.where(going, a, b), new, (params, optimiser))
+            params, optimiser = jax.tree.map(
+                lambda a, b: jnp.where(going, a, b), new, (params, optimiser)
+            )
             return (params, optimiser, going), metrics
 
         keys = jax.random.split(key, config.epochs)
-        order = jax.vmap(lambda key: jax.random.permutation(key, rows))(keys).reshape(-1, config.batch_size)
-        (params, optimiser, _), metrics = jax.lax.scan(step, (state.params, state.optimiser, jnp.bool_(True)), order)
+        order = jax.vmap(lambda key: jax.random.permutation(key, rows))(keys).reshape(
+            -1, config.batch_size
+        )
+        (params, optimiser, _), metrics = jax.lax.scan(
+            step, (state.params, state.optimiser, jnp.bool_(True)), order
+        )
         return PPOState(params, optimiser, returns), jax.tree.map(jnp.mean, metrics)

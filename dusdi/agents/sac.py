@@ -113,7 +113,9 @@ class SAC:
 
     @property
     def _actor_skill_mask(self) -> np.ndarray | None:
-        return None if self._actor_components == (None,) else self._skill_mask(self._actor_components)
+        return (
+            None if self._actor_components == (None,) else self._skill_mask(self._actor_components)
+        )
 
     def _skill_mask(self, components: Iterable[int | None]) -> np.ndarray:
         """The entries of the encoded skill that belong to each component (None: all of them), bool [n, Z]."""
@@ -121,29 +123,41 @@ class SAC:
         owner = np.repeat(np.arange(space.components), space.component_size)
         return np.stack([owner == c if c is not None else owner >= 0 for c in components])
 
-    def distribution(self, actor: Any, observation: Array, skill: Array, seen: Any = None) -> tuple[jax.Array, jax.Array]:
+    def distribution(
+        self, actor: Any, observation: Array, skill: Array, seen: Any = None
+    ) -> tuple[jax.Array, jax.Array]:
         """Mean and log standard deviation before squashing, each [B, A]."""
         z = self.skill_space.encode(skill)
-        out: Any = self._actor.apply(actor, observation, skill=z, skill_mask=self._actor_skill_mask, seen=seen)
+        out: Any = self._actor.apply(
+            actor, observation, skill=z, skill_mask=self._actor_skill_mask, seen=seen
+        )
         mean, log_std = out
         low, high = self.config.log_std_min, self.config.log_std_max
         return mean, low + 0.5 * (high - low) * (jnp.tanh(log_std) + 1)
 
-    def q_values(self, critic: Any, observation: Array, action: Array, skill: Array, seen: Any = None) -> jax.Array:
+    def q_values(
+        self, critic: Any, observation: Array, action: Array, skill: Array, seen: Any = None
+    ) -> jax.Array:
         """The smaller twin of each Q function, [channels, B]; see `_all_q` for both."""
         return self._all_q(critic, observation, action, skill, seen).min(0)
 
     def _all_q(self, critic: Any, observation, action, skill, seen) -> jax.Array:
         """Q functions [twins, channels, B]."""
         z = self.skill_space.encode(skill)
-        q: Any = self._critic.apply(critic, observation, action, skill=z, skill_mask=self._critic_skill_mask, seen=seen)
+        q: Any = self._critic.apply(
+            critic, observation, action, skill=z, skill_mask=self._critic_skill_mask, seen=seen
+        )
         return q[..., 0].reshape(self._twins, len(self._critic_components), -1)
 
     # --- acting ---
 
-    def sample_action(self, state: SACState, key: jax.Array, observation: Array, skill: Array) -> jax.Array:
+    def sample_action(
+        self, state: SACState, key: jax.Array, observation: Array, skill: Array
+    ) -> jax.Array:
         """An action of the stochastic policy, [B, A]."""
-        return squashed_gaussian(key, *self.distribution(state.actor, observation, skill, state.seen.actor))[0]
+        return squashed_gaussian(
+            key, *self.distribution(state.actor, observation, skill, state.seen.actor)
+        )[0]
 
     def mean_action(self, actor: Any, observation: Array, skill: Array) -> jax.Array:
         """The policy's deterministic action, [B, A]."""
@@ -156,8 +170,12 @@ class SAC:
         skill = self.skill_space.encode(self.skill_space.sample(skill_key, 1))
         observation = jnp.zeros((1, self.observation_size))
         action = jnp.zeros((1, self.action_size))
-        actor = self._actor.init(actor_key, observation, skill=skill, skill_mask=self._actor_skill_mask)
-        critic = self._critic.init(critic_key, observation, action, skill=skill, skill_mask=self._critic_skill_mask)
+        actor = self._actor.init(
+            actor_key, observation, skill=skill, skill_mask=self._actor_skill_mask
+        )
+        critic = self._critic.init(
+            critic_key, observation, action, skill=skill, skill_mask=self._critic_skill_mask
+        )
         log_alpha = jnp.log(jnp.float32(self.config.alpha))
         return SACState(
             actor=actor,
@@ -169,7 +187,9 @@ class SAC:
             alpha_optimiser=optax.adam(self.config.actor_lr).init(log_alpha),
         )
 
-    def update(self, state: SACState, key: jax.Array, batch: Transition, reward: jax.Array) -> tuple[SACState, Metrics]:
+    def update(
+        self, state: SACState, key: jax.Array, batch: Transition, reward: jax.Array
+    ) -> tuple[SACState, Metrics]:
         """One step of critics, actor and (if learned) temperature on a batch with rewards [B, C]."""
         target_key, actor_key = jax.random.split(key)
         targets = self._targets(state, target_key, batch, reward)
@@ -183,10 +203,20 @@ class SAC:
         The others are gone for good. Learning and acting cost less until `widen` gives the networks their shape back.
         """
         limit = self.config.input_limit
-        actor = largest_gains(state.actor, limit) if self._can_narrow(self._actor_components, self._actor_inputs) else None
-        critic = largest_gains(state.critic, limit) if self._can_narrow(self._critic_components, self._critic_inputs) else None
+        actor = (
+            largest_gains(state.actor, limit)
+            if self._can_narrow(self._actor_components, self._actor_inputs)
+            else None
+        )
+        critic = (
+            largest_gains(state.critic, limit)
+            if self._can_narrow(self._critic_components, self._critic_inputs)
+            else None
+        )
         seen = Seen(actor, critic)
-        return self._reshape(state, seen, lambda tree, seen, _: narrow(tree, seen)).replace(seen=seen)
+        return self._reshape(state, seen, lambda tree, seen, _: narrow(tree, seen)).replace(
+            seen=seen
+        )
 
     def widen(self, state: SACState) -> SACState:
         """The state with networks that see all inputs, and compute the same."""
@@ -194,7 +224,9 @@ class SAC:
 
     def _can_narrow(self, components: Sequence[int | None], inputs: int) -> bool:
         """Whether networks are about one of several components each, and see more inputs than they may keep."""
-        return len(components) > 1 and None not in components and 0 < self.config.input_limit < inputs
+        return (
+            len(components) > 1 and None not in components and 0 < self.config.input_limit < inputs
+        )
 
     @property
     def _actor_inputs(self) -> int:
@@ -204,10 +236,14 @@ class SAC:
     def _critic_inputs(self) -> int:
         return self.observation_size + self.action_size
 
-    def _reshape(self, state: SACState, seen: Seen, function: Callable[[Any, jax.Array, int], Any]) -> SACState:
+    def _reshape(
+        self, state: SACState, seen: Seen, function: Callable[[Any, jax.Array, int], Any]
+    ) -> SACState:
         """Applies a function of a tree, what its networks see, and all they could see, to the networks that `seen` is about."""
         if seen.actor is not None:
-            actor, optimiser = function((state.actor, state.actor_optimiser), seen.actor, self._actor_inputs)
+            actor, optimiser = function(
+                (state.actor, state.actor_optimiser), seen.actor, self._actor_inputs
+            )
             state = state.replace(actor=actor, actor_optimiser=optimiser)
         if seen.critic is not None:
             critics = (state.critic, state.target_critic, state.critic_optimiser)
@@ -215,12 +251,18 @@ class SAC:
             state = state.replace(critic=critic, target_critic=target, critic_optimiser=optimiser)
         return state
 
-    def _targets(self, state: SACState, key: jax.Array, batch: Transition, reward: jax.Array) -> jax.Array:
+    def _targets(
+        self, state: SACState, key: jax.Array, batch: Transition, reward: jax.Array
+    ) -> jax.Array:
         """y = r + gamma (min Q'(s', a') + entropy bonus), for each channel, [channels, B]."""
         config = self.config
-        policy = self.distribution(state.actor, batch.next_observation, batch.skill, state.seen.actor)
+        policy = self.distribution(
+            state.actor, batch.next_observation, batch.skill, state.seen.actor
+        )
         action, log_prob = squashed_gaussian(key, *policy)
-        q = self.q_values(state.target_critic, batch.next_observation, action, batch.skill, state.seen.critic)
+        q = self.q_values(
+            state.target_critic, batch.next_observation, action, batch.skill, state.seen.critic
+        )
         bonus = -jnp.exp(state.log_alpha) * log_prob
         rewards = reward.T if config.decompose_q else reward.sum(-1)[None]
         if self._entropy_channel:
@@ -230,7 +272,9 @@ class SAC:
             q += bonus / len(q)
         return jax.lax.stop_gradient(rewards + config.discount * (1 - batch.terminated) * q)
 
-    def _update_critic(self, state: SACState, batch: Transition, targets: jax.Array) -> tuple[SACState, Metrics]:
+    def _update_critic(
+        self, state: SACState, batch: Transition, targets: jax.Array
+    ) -> tuple[SACState, Metrics]:
         def loss_fn(critic):
             q = self._all_q(critic, batch.observation, batch.action, batch.skill, state.seen.critic)
             # summed over critics, so that each learns as if it were alone
@@ -241,21 +285,29 @@ class SAC:
         critic = optax.apply_updates(state.critic, updates)
         target = optax.incremental_update(critic, state.target_critic, self.config.tau)
         metrics = {"loss/critic": loss / q.shape[0] / q.shape[1], "q": q.mean()}
-        return state.replace(critic=critic, target_critic=target, critic_optimiser=optimiser), metrics
+        return state.replace(
+            critic=critic, target_critic=target, critic_optimiser=optimiser
+        ), metrics
 
-    def _update_actor(self, state: SACState, key: jax.Array, batch: Transition) -> tuple[SACState, Metrics]:
+    def _update_actor(
+        self, state: SACState, key: jax.Array, batch: Transition
+    ) -> tuple[SACState, Metrics]:
         alpha = jnp.exp(state.log_alpha)
 
         def loss_fn(actor):
             policy = self.distribution(actor, batch.observation, batch.skill, state.seen.actor)
             action, log_prob = squashed_gaussian(key, *policy)
             # Q = sum_i Q^i (Eq. 5)
-            q = self.q_values(state.critic, batch.observation, action, batch.skill, state.seen.critic).sum(0)
+            q = self.q_values(
+                state.critic, batch.observation, action, batch.skill, state.seen.critic
+            ).sum(0)
             return jnp.mean(alpha * log_prob - q), -log_prob.mean()
 
         (loss, entropy), grads = jax.value_and_grad(loss_fn, has_aux=True)(state.actor)
         updates, optimiser = optax.adam(self.config.actor_lr).update(grads, state.actor_optimiser)
-        state = state.replace(actor=optax.apply_updates(state.actor, updates), actor_optimiser=optimiser)
+        state = state.replace(
+            actor=optax.apply_updates(state.actor, updates), actor_optimiser=optimiser
+        )
         if self.config.learn_alpha:
             state = self._update_alpha(state, entropy)
         return state, {"loss/actor": loss, "entropy": entropy, "alpha": alpha}

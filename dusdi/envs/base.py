@@ -157,7 +157,9 @@ class _JaxVector(VectorWorld):
         self._reset = jax.jit(self._reset_where)
         self._step = jax.jit(self._step_all)
         self._reward = jax.jit(jax.vmap(world.reward))
-        self._key = jax.random.PRNGKey(np.random.SeedSequence().generate_state(1)[0])  # until a reset with a seed
+        self._key = jax.random.PRNGKey(
+            np.random.SeedSequence().generate_state(1)[0]
+        )  # until a reset with a seed
         self._state = jax.jit(jax.vmap(world.reset))(jax.random.split(self._key, count))
         self._age = np.zeros(count, np.int32)
 
@@ -181,7 +183,9 @@ class _JaxVector(VectorWorld):
         return np.array(observation)
 
     def step(self, actions):
-        self._state, self._key, observation = self._step(self._state, self._key, np.asarray(actions, np.float32))
+        self._state, self._key, observation = self._step(
+            self._state, self._key, np.asarray(actions, np.float32)
+        )
         self._age += 1
         truncated = self._age >= self._world.spec.episode_length
         return np.array(observation), np.zeros(self._count, bool), truncated

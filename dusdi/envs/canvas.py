@@ -35,18 +35,31 @@ class Canvas:
         self._draw = ImageDraw.Draw(self._image, "RGBA")
 
     def _place(self, point: Sequence[float]) -> tuple[float, float]:
-        return (float(point[0]) - self._low) * self._scale, (self._high - float(point[1])) * self._scale
+        return (float(point[0]) - self._low) * self._scale, (
+            self._high - float(point[1])
+        ) * self._scale
 
-    def disc(self, centre, radius: float, fill: str | None = None, edge: str | None = None, width: float = 1):
+    def disc(
+        self,
+        centre,
+        radius: float,
+        fill: str | None = None,
+        edge: str | None = None,
+        width: float = 1,
+    ):
         x, y = self._place(centre)
         r = radius * self._scale
         self._draw.ellipse((x - r, y - r, x + r, y + r), fill, edge, round(width * SUPERSAMPLING))
 
     def line(self, start, end, colour: str, width: float = 1):
-        self._draw.line((self._place(start), self._place(end)), colour, round(width * SUPERSAMPLING))
+        self._draw.line(
+            (self._place(start), self._place(end)), colour, round(width * SUPERSAMPLING)
+        )
 
     def polygon(self, points, fill: str | None = None, edge: str | None = None, width: float = 1):
-        self._draw.polygon([self._place(point) for point in points], fill, edge, round(width * SUPERSAMPLING))
+        self._draw.polygon(
+            [self._place(point) for point in points], fill, edge, round(width * SUPERSAMPLING)
+        )
 
     def box(self, low, high, fill: str | None = None, edge: str | None = None, width: float = 1):
         (x0, y1), (x1, y0) = self._place(low), self._place(high)

@@ -132,7 +132,11 @@ def _pick(entries: range, part: Any) -> Iterable[int]:
     """The entries that an index or a slice means."""
     try:
         if isinstance(part, slice):
-            ends = [end for end in (part.start, part.stop) if end is not None and abs(end) > len(entries)]
+            ends = [
+                end
+                for end in (part.start, part.stop)
+                if end is not None and abs(end) > len(entries)
+            ]
             index, found = (ends[0], []) if ends else (0, entries[part])
         elif isinstance(part, bool | np.bool_):
             raise TypeError("a mask")

@@ -31,7 +31,9 @@ PICK_UP = 0.1  # ammo gained per step with the arm in a depot; 1 is all that can
 TARGETS = np.array([(-0.25, -0.25), (5.25, -0.25), (-0.25, 5.25), (5.25, 5.25)], np.float32)
 HIT_TOLERANCE = np.pi / 10
 
-FIVE = np.array([(-1, -1), (1, -1), (-1, 1), (1, 1), (0, 0)], np.float32)  # as on a die: where the oracle stands and reaches
+FIVE = np.array(
+    [(-1, -1), (1, -1), (-1, 1), (1, 1), (0, 0)], np.float32
+)  # as on a die: where the oracle stands and reaches
 
 BLUE, RED, ORANGE = "#2f6fde", "#d64550", "#f0851c"
 
@@ -92,11 +94,19 @@ class Gunner2D(JaxWorld):
         offset = TARGETS - (position + MOVE_RATE * walk)[:, None]
         bearings = np.arctan2(offset[..., 1], offset[..., 0])  # [n, targets]
         directions = np.linspace(-np.pi, np.pi, 41)
-        gap = np.abs((directions[:, None] - bearings[:, None] + np.pi) % (2 * np.pi) - np.pi).min(-1)  # [n, directions]
-        past = directions[np.where(gap > 1.1 * HIT_TOLERANCE, np.abs(directions), np.inf).argmin(1)]  # the one nearest to +x
-        wanted = np.take_along_axis(np.concatenate([bearings, past[:, None]], axis=1), skill[:, 2:], axis=1)[:, 0]
+        gap = np.abs((directions[:, None] - bearings[:, None] + np.pi) % (2 * np.pi) - np.pi).min(
+            -1
+        )  # [n, directions]
+        past = directions[
+            np.where(gap > 1.1 * HIT_TOLERANCE, np.abs(directions), np.inf).argmin(1)
+        ]  # the one nearest to +x
+        wanted = np.take_along_axis(
+            np.concatenate([bearings, past[:, None]], axis=1), skill[:, 2:], axis=1
+        )[:, 0]
         turn = (wanted - aim) / AIM_RATE
-        return np.clip(np.concatenate([walk, reach, turn[:, None]], axis=1), -1.0, 1.0).astype(np.float32)
+        return np.clip(np.concatenate([walk, reach, turn[:, None]], axis=1), -1.0, 1.0).astype(
+            np.float32
+        )
 
     def reset(self, key):
         position_key, aim_key = jax.random.split(key)
@@ -180,14 +190,18 @@ def _draw_target(canvas: Canvas, centre: np.ndarray, hit: bool) -> None:
 def _draw_aim(canvas: Canvas, position: np.ndarray, aim: np.ndarray) -> None:
     angles = aim + HIT_TOLERANCE * np.array([0.0, -1.0, 1.0])
     ahead, right, left = np.stack([np.cos(angles), np.sin(angles)], 1)
-    canvas.polygon([position, position + 3 * PLANE * right, position + 3 * PLANE * left], fade(BLUE, 0.07))
+    canvas.polygon(
+        [position, position + 3 * PLANE * right, position + 3 * PLANE * left], fade(BLUE, 0.07)
+    )
     canvas.line(position, position + ahead, BLUE, 3)
 
 
 def _draw_star(canvas: Canvas, centre: np.ndarray, radius: float) -> None:
     angles = np.pi / 2 + np.pi / 5 * np.arange(10)
     radii = radius * np.where(np.arange(10) % 2, 0.45, 1.0)
-    canvas.polygon(centre + radii[:, None] * np.stack([np.cos(angles), np.sin(angles)], 1), BLUE, INK, 1)
+    canvas.polygon(
+        centre + radii[:, None] * np.stack([np.cos(angles), np.sin(angles)], 1), BLUE, INK, 1
+    )
 
 
 def _draw_ammo(canvas: Canvas, ammo: float) -> None:

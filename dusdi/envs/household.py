@@ -25,7 +25,10 @@ HEIGHT = 2.5
 WALL_HALF = 0.15  # half of how thick the walls are
 LIFT = 0.2  # how far the torso is lifted
 SPEED, TURN = 1.2, 2.5  # of the base, at full action
-START = (-1.0, -1.0, -np.pi), (1.3, 1.2, np.pi)  # lowest and highest location: its arm touches nothing there
+START = (
+    (-1.0, -1.0, -np.pi),
+    (1.3, 1.2, np.pi),
+)  # lowest and highest location: its arm touches nothing there
 VIEW = 0.4  # half angle of the cone in which the head camera sees
 BEAM = 0.5  # half angle of the remote control's beam
 RANGE = 6.0  # of the remote control
@@ -86,8 +89,19 @@ SERVO = {**HEAD, **ARM, **FINGERS}
 
 #: observation entries
 LOCATION, RUNNING, IN_VIEW, FREE = slice(0, 3), slice(3, 7), slice(7, 10), slice(10, 42)
-SINE, COSINE, OPENING, REMOTE, POINTING, LOOKING = 10, 11, 31, slice(33, 36), slice(36, 39), slice(39, 42)
-HEAD_CONTROL, ARM_CONTROL, GRIPPER_CONTROL = slice(2, 4), slice(4, 10), 10  # action entries; the first two drive
+SINE, COSINE, OPENING, REMOTE, POINTING, LOOKING = (
+    10,
+    11,
+    31,
+    slice(33, 36),
+    slice(36, 39),
+    slice(39, 42),
+)
+HEAD_CONTROL, ARM_CONTROL, GRIPPER_CONTROL = (
+    slice(2, 4),
+    slice(4, 10),
+    10,
+)  # action entries; the first two drive
 
 #: Bodies without mass that only carry cameras we don't use; every body costs time.
 UNUSED_CAMERAS = (
@@ -163,9 +177,17 @@ def build_model(world: str) -> Any:
     spec = mujoco.MjSpec.from_file(str(folder / "fetch" / "reach.xml"))
     for name in ("robot0:mocap", "floor0", "table0", *UNUSED_CAMERAS):
         spec.delete(spec.body(name))
-    for unwanted in [*spec.equalities, *spec.excludes, *spec.lights, spec.geom("floor0"), *spec.body("robot0:base_link").joints]:
+    for unwanted in [
+        *spec.equalities,
+        *spec.excludes,
+        *spec.lights,
+        spec.geom("floor0"),
+        *spec.body("robot0:base_link").joints,
+    ]:
         spec.delete(unwanted)
-    for texture in [texture for texture in spec.textures if texture.type == mujoco.mjtTexture.mjTEXTURE_SKYBOX]:
+    for texture in [
+        texture for texture in spec.textures if texture.type == mujoco.mjtTexture.mjTEXTURE_SKYBOX
+    ]:
         spec.delete(texture)
     spec.option.timestep, spec.option.gravity = TIMESTEP, (0, 0, 0)
     spec.option.integrator = mujoco.mjtIntegrator.mjINT_IMPLICITFAST
@@ -178,12 +200,20 @@ def _motorise(mujoco: Any, spec: Any) -> None:
     """Wheels, servos and simple shapes to bump into things with."""
     for geom in spec.geoms:
         geom.contype = geom.conaffinity = 0  # meshes are for looking at
-    base, hinge, slide = spec.body("robot0:base_link"), mujoco.mjtJoint.mjJNT_HINGE, mujoco.mjtJoint.mjJNT_SLIDE
+    base, hinge, slide = (
+        spec.body("robot0:base_link"),
+        mujoco.mjtJoint.mjJNT_HINGE,
+        mujoco.mjtJoint.mjJNT_SLIDE,
+    )
     base.pos = (0, 0, 0)
     for name, kind, axis in zip(BASE, (slide, slide, hinge), np.eye(3), strict=True):
         _set_friction(base.add_joint(name=name, type=kind, axis=axis), armature=0.0, damping=0.0)
     base.add_site(name="axle", rgba=(0, 0, 0, 0))
-    for name, entry, gain, force in (("ahead", 0, 800.0, 250.0), ("sideways", 1, 8000.0, 1600.0), ("turn", 5, 100.0, 100.0)):
+    for name, entry, gain, force in (
+        ("ahead", 0, 800.0, 250.0),
+        ("sideways", 1, 8000.0, 1600.0),
+        ("turn", 5, 100.0, 100.0),
+    ):
         motor = spec.add_actuator(name=name, target="axle", trntype=mujoco.mjtTrn.mjTRN_SITE)
         motor.set_to_velocity(kv=gain)
         motor.gear = np.eye(6)[entry]
@@ -205,7 +235,12 @@ def _motorise(mujoco: Any, spec: Any) -> None:
     capsule, cylinder = mujoco.mjtGeom.mjGEOM_CAPSULE, mujoco.mjtGeom.mjGEOM_CYLINDER
     base.add_geom(type=cylinder, size=(0.28, 0.18, 0), pos=(0, 0, 0.2), **solid)
     base.add_geom(type=cylinder, size=(0.2, 0.35, 0), pos=(-0.08, 0, 0.75), **solid)
-    limbs = {"upperarm_roll": (0.06, 0.13), "elbow_flex": (0.06, 0.2), "forearm_roll": (0.06, 0.12), "wrist_roll": (0.1, 0.2)}
+    limbs = {
+        "upperarm_roll": (0.06, 0.13),
+        "elbow_flex": (0.06, 0.2),
+        "forearm_roll": (0.06, 0.12),
+        "wrist_roll": (0.1, 0.2),
+    }
     for name, (thick, length) in limbs.items():
         body = spec.body(f"robot0:{name}_link")
         body.add_geom(type=capsule, size=(thick, 0, 0), fromto=(0, 0, 0, length, 0, 0), **solid)
@@ -238,24 +273,56 @@ def _furnish(mujoco: Any, spec: Any) -> None:
     solid, loose = {"contype": 0, "conaffinity": 1}, {"contype": 0, "conaffinity": 0}
     _material(mujoco, spec, "floor", FLOOR, "#cbb592", repeat=6)
     _material(mujoco, spec, "wall", WALL, "#ebe4d6", repeat=3)
-    world.add_geom(type=mujoco.mjtGeom.mjGEOM_PLANE, size=(ROOM, ROOM, 0.1), material="floor", **loose)
+    world.add_geom(
+        type=mujoco.mjtGeom.mjGEOM_PLANE, size=(ROOM, ROOM, 0.1), material="floor", **loose
+    )
     for x, y in ((1, 0), (-1, 0), (0, 1), (0, -1)):
-        half = (WALL_HALF if x else ROOM + 2 * WALL_HALF, WALL_HALF if y else ROOM + 2 * WALL_HALF, HEIGHT / 2)
+        half = (
+            WALL_HALF if x else ROOM + 2 * WALL_HALF,
+            WALL_HALF if y else ROOM + 2 * WALL_HALF,
+            HEIGHT / 2,
+        )
         middle = (x * (ROOM + WALL_HALF), y * (ROOM + WALL_HALF), HEIGHT / 2)
         south_or_east = x > 0 or y < 0  # where the camera stands: to be looked through
         colour = (1, 1, 1, 0.12) if south_or_east else (1, 1, 1, 1)
-        world.add_geom(type=box, pos=middle, size=half, material="wall", rgba=colour, margin=0.1, **solid)
+        world.add_geom(
+            type=box, pos=middle, size=half, material="wall", rgba=colour, margin=0.1, **solid
+        )
     for piece in FURNITURE:
         _material(mujoco, spec, piece.name, piece.colour, _darker(piece.colour), repeat=2)
-        world.add_geom(name=piece.name, type=box, pos=piece.middle, size=piece.half, material=piece.name, group=1, **solid)
+        world.add_geom(
+            name=piece.name,
+            type=box,
+            pos=piece.middle,
+            size=piece.half,
+            material=piece.name,
+            group=1,
+            **solid,
+        )
     for thing in (*APPLIANCES, *OBJECTS):
         _build_thing(mujoco, world, thing, loose)
     cylinder = mujoco.mjtGeom.mjGEOM_CYLINDER
-    world.add_geom(type=cylinder, size=(1.1, 0.005, 0), pos=(0.1, -0.2, 0.005), rgba=_rgba("#b65c4a"), **loose)
-    world.add_geom(type=cylinder, size=(0.85, 0.006, 0), pos=(0.1, -0.2, 0.005), rgba=_rgba("#e3cdb0"), **loose)
-    world.add_geom(type=box, size=(0.02, 0.6, 0.45), pos=(-2.49, -1.8, 1.7), rgba=_rgba("#bcdcf0"), **loose)
-    spec.visual.headlight.ambient, spec.visual.headlight.diffuse = (0.35, 0.35, 0.35), (0.3, 0.3, 0.3)
-    world.add_light(pos=(0.3, -0.3, 2.4), dir=(0, 0, -1), diffuse=(0.6, 0.57, 0.5), castshadow=True, cutoff=85, exponent=1)
+    world.add_geom(
+        type=cylinder, size=(1.1, 0.005, 0), pos=(0.1, -0.2, 0.005), rgba=_rgba("#b65c4a"), **loose
+    )
+    world.add_geom(
+        type=cylinder, size=(0.85, 0.006, 0), pos=(0.1, -0.2, 0.005), rgba=_rgba("#e3cdb0"), **loose
+    )
+    world.add_geom(
+        type=box, size=(0.02, 0.6, 0.45), pos=(-2.49, -1.8, 1.7), rgba=_rgba("#bcdcf0"), **loose
+    )
+    spec.visual.headlight.ambient, spec.visual.headlight.diffuse = (
+        (0.35, 0.35, 0.35),
+        (0.3, 0.3, 0.3),
+    )
+    world.add_light(
+        pos=(0.3, -0.3, 2.4),
+        dir=(0, 0, -1),
+        diffuse=(0.6, 0.57, 0.5),
+        castshadow=True,
+        cutoff=85,
+        exponent=1,
+    )
     camera = np.array([3.4, -4.6, 4.4])
     forward = np.array([0, 0.1, 0.5]) - camera
     right = np.cross(forward, [0, 0, 1])
@@ -266,7 +333,11 @@ def _furnish(mujoco: Any, spec: Any) -> None:
 def _build_thing(mujoco: Any, world: Any, thing: Thing, loose: dict[str, int]) -> None:
     """An appliance or object made of simple shapes; the part named like it lights up when it runs or is in view."""
     x, y, z = thing.place
-    box, cylinder, sphere = mujoco.mjtGeom.mjGEOM_BOX, mujoco.mjtGeom.mjGEOM_CYLINDER, mujoco.mjtGeom.mjGEOM_SPHERE
+    box, cylinder, sphere = (
+        mujoco.mjtGeom.mjGEOM_BOX,
+        mujoco.mjtGeom.mjGEOM_CYLINDER,
+        mujoco.mjtGeom.mjGEOM_SPHERE,
+    )
     dark, colour = _rgba("#33373f"), _rgba(thing.colour)
 
     def add(kind, size, pos, rgba, name=""):
@@ -282,7 +353,12 @@ def _build_thing(mujoco: Any, world: Any, thing: Thing, loose: dict[str, int]) -
         add(cylinder, (0.02, z / 2), (x, y, z / 2), dark)
         add(cylinder, (0.14, 0.02), (x, y, 0.02), dark)
         for angle in np.arange(3) * 2 * np.pi / 3:
-            add(sphere, (0.07,), (x + 0.09 * np.cos(angle), y - 0.03, z + 0.09 * np.sin(angle)), _rgba("#dde3e8"))
+            add(
+                sphere,
+                (0.07,),
+                (x + 0.09 * np.cos(angle), y - 0.03, z + 0.09 * np.sin(angle)),
+                _rgba("#dde3e8"),
+            )
         add(sphere, (0.06,), (x, y - 0.05, z), colour, thing.name)
     elif thing.name == "radio":
         add(box, (0.2, 0.08, 0.13), (x, y, z), dark)
@@ -310,7 +386,9 @@ def _material(mujoco: Any, spec: Any, name: str, light: str, dark: str, repeat: 
     )  # fmt: skip
     textures = [""] * mujoco.mjtTextureRole.mjNTEXROLE
     textures[mujoco.mjtTextureRole.mjTEXROLE_RGB] = name
-    spec.add_material(name=name, textures=textures, texrepeat=(repeat, repeat), specular=0.1, shininess=0.1)
+    spec.add_material(
+        name=name, textures=textures, texrepeat=(repeat, repeat), specular=0.1, shininess=0.1
+    )
 
 
 def _rgba(colour: str) -> tuple[float, float, float, float]:
@@ -333,7 +411,10 @@ def angle_to(origin: np.ndarray, direction: np.ndarray, things: np.ndarray) -> n
 
 def is_hidden(origin: np.ndarray, things: np.ndarray) -> np.ndarray:
     """Whether a piece of furniture is between an origin [n, 3] and each of the things [m, 3], bool [n, m]: a ray cast."""
-    middle, half = np.array([piece.middle for piece in FURNITURE]), np.array([piece.half for piece in FURNITURE])
+    middle, half = (
+        np.array([piece.middle for piece in FURNITURE]),
+        np.array([piece.half for piece in FURNITURE]),
+    )
     way = (things - origin[:, None])[:, :, None]  # [n, m, pieces, 3]
     way = np.where(np.abs(way) < 1e-9, 1e-9, way)
     to_middle = (middle - origin[:, None])[:, None]
@@ -356,7 +437,9 @@ def find_signalled(origin: np.ndarray, direction: np.ndarray, pressed: np.ndarra
 
 def find_in_view(origin: np.ndarray, direction: np.ndarray) -> np.ndarray:
     """Which objects are in view: inside the camera's cone and not behind furniture, bool [n, 3]."""
-    return (angle_to(origin, direction, PLACES_OF_OBJECTS) < VIEW) & ~is_hidden(origin, PLACES_OF_OBJECTS)
+    return (angle_to(origin, direction, PLACES_OF_OBJECTS) < VIEW) & ~is_hidden(
+        origin, PLACES_OF_OBJECTS
+    )
 
 
 # --- many homes ---
@@ -366,7 +449,9 @@ class _Homes(PhysicsVector):
     def __init__(self, model: Any, spec: WorldSpec, count: int, view: str):
         super().__init__(model, spec, count, SUBSTEPS)
         self._view, self.camera = view, "head_camera_rgb" if view == "head" else "room"
-        self._glow = np.zeros((count, len(APPLIANCES)), int)  # steps for which each appliance runs on
+        self._glow = np.zeros(
+            (count, len(APPLIANCES)), int
+        )  # steps for which each appliance runs on
         self._servo = np.array([model.joint(f"robot0:{name}_joint").qposadr[0] for name in SERVO])
         self._rest, self._reach = np.array(list(SERVO.values())).T
         self._base = np.array([model.joint(name).qposadr[0] for name in BASE])
@@ -374,14 +459,18 @@ class _Homes(PhysicsVector):
     def _starts(self):
         start = np.zeros((self._count, self._model.nq))
         start[:, self._base] = self._random.uniform(*START, (self._count, 3))
-        start[:, self._servo] = self._rest + self._reach * self._random.uniform(-0.3, 0.3, (self._count, len(self._servo)))
+        start[:, self._servo] = self._rest + self._reach * self._random.uniform(
+            -0.3, 0.3, (self._count, len(self._servo))
+        )
         return start
 
     def _begin(self, mask):
         self._glow[mask] = 0
 
     def _control(self, actions):
-        wheels = np.stack([SPEED * actions[:, 0], np.zeros(self._count), TURN * actions[:, 1]], axis=1)  # that don't slip
+        wheels = np.stack(
+            [SPEED * actions[:, 0], np.zeros(self._count), TURN * actions[:, 1]], axis=1
+        )  # that don't slip
         servo = np.concatenate([actions[:, 2:], actions[:, -1:]], axis=1)  # both fingers alike
         return np.concatenate([wheels, self._rest + self._reach * servo], axis=1)
 
@@ -413,7 +502,9 @@ class _Homes(PhysicsVector):
             *turned(remote[:, :2] - place, cosine, sine), remote[:, 2],
             pointing, looking,
         ]  # fmt: skip
-        return np.concatenate([np.reshape(column, (self._count, -1)) for column in columns], axis=1).astype(np.float32)
+        return np.concatenate(
+            [np.reshape(column, (self._count, -1)) for column in columns], axis=1
+        ).astype(np.float32)
 
     def _lit(self, index):
         on = self._observe()[index, 3:10] > 0
@@ -423,7 +514,9 @@ class _Homes(PhysicsVector):
         return draw_map(self._observe()[index]) if self._view == "map" else super().render(index)
 
 
-def turned(vector: np.ndarray, cosine: np.ndarray, sine: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def turned(
+    vector: np.ndarray, cosine: np.ndarray, sine: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
     """Vectors [n, 2] of the room as a robot sees them: how far ahead, and how far to the left."""
     return vector[:, 0] * cosine + vector[:, 1] * sine, vector[:, 1] * cosine - vector[:, 0] * sine
 
@@ -435,8 +528,12 @@ def heading_of(observation: np.ndarray) -> np.ndarray:
 
 # --- a hand-written policy ---
 
-PLACES = np.array([(-1.4, -1.0), (1.4, -1.0), (-1.4, 0.7), (1.4, 0.7), (0.0, -0.2)])  # where the oracle drives
-SHOULDER = np.array([0.0326, 0.0, 0.726 + 0.06 + LIFT])  # the arm's first joint relative to the base
+PLACES = np.array(
+    [(-1.4, -1.0), (1.4, -1.0), (-1.4, 0.7), (1.4, 0.7), (0.0, -0.2)]
+)  # where the oracle drives
+SHOULDER = np.array(
+    [0.0326, 0.0, 0.726 + 0.06 + LIFT]
+)  # the arm's first joint relative to the base
 HEAD_JOINT = np.array([-0.0338, 0.0, 1.06 + LIFT])
 
 
@@ -447,7 +544,11 @@ def drive_to(observation: np.ndarray, place: np.ndarray) -> np.ndarray:
     ahead = wrapped(bearing - heading)
     backwards = np.abs(ahead) > np.pi / 2
     error = np.where(backwards, wrapped(ahead + np.pi), ahead)
-    speed = np.where(backwards, -1, 1) * np.minimum(2.5 * distance, SPEED) * np.maximum(np.cos(error) ** 3, 0)
+    speed = (
+        np.where(backwards, -1, 1)
+        * np.minimum(2.5 * distance, SPEED)
+        * np.maximum(np.cos(error) ** 3, 0)
+    )
     there = distance < 0.12
     turn = np.where(there, wrapped(np.pi / 2 - heading), error)
     return np.stack([np.where(there, 0.0, speed) / SPEED, 4.0 * turn / TURN], axis=1)
@@ -459,30 +560,42 @@ def point_at(observation: np.ndarray, appliance: np.ndarray) -> tuple[np.ndarray
     target = PLACES_OF_APPLIANCES[np.where(none, 0, appliance)]
     bearing, _, _ = bearing_from(observation, SHOULDER, target)
     remote = observation[:, REMOTE]
-    level = np.linalg.norm(target[:, :2] - observation[:, :2], axis=1) - np.linalg.norm(remote[:, :2], axis=1)
+    level = np.linalg.norm(target[:, :2] - observation[:, :2], axis=1) - np.linalg.norm(
+        remote[:, :2], axis=1
+    )
     pitch = np.arctan2(remote[:, 2] - target[:, 2], np.maximum(level, 0.1))  # downwards
     arm = np.zeros((len(observation), 6))
     joints = np.array(list(ARM.values()))
     arm[:, 0] = (bearing - joints[0, 0]) / joints[0, 1]
-    arm[:, 5] = (pitch - joints[1, 0] - joints[3, 0] - joints[5, 0]) / joints[5, 1]  # the pitches of the arm's joints add up
+    arm[:, 5] = (pitch - joints[1, 0] - joints[3, 0] - joints[5, 0]) / joints[
+        5, 1
+    ]  # the pitches of the arm's joints add up
     return arm, np.where(none, 1.0, -1.0)
 
 
 def look_at(observation: np.ndarray, thing: np.ndarray) -> np.ndarray:
     """Head [n, 2] that looks at an object [n], or at the floor if it is none."""
     none = thing >= len(OBJECTS)
-    bearing, distance, height = bearing_from(observation, HEAD_JOINT, PLACES_OF_OBJECTS[np.where(none, 0, thing)])
+    bearing, distance, height = bearing_from(
+        observation, HEAD_JOINT, PLACES_OF_OBJECTS[np.where(none, 0, thing)]
+    )
     tilt = np.where(none, 1.0, np.arctan2(-height, distance))
     joints = np.array(list(HEAD.values()))
     return (np.stack([bearing, tilt], axis=1) - joints[:, 0]) / joints[:, 1]
 
 
-def bearing_from(observation: np.ndarray, joint: np.ndarray, target: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def bearing_from(
+    observation: np.ndarray, joint: np.ndarray, target: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The bearing of a target [n, 3] seen from a joint of the body, relative to the heading; how far and how high it is."""
     heading = heading_of(observation)
     forward = np.stack([np.cos(heading), np.sin(heading)], axis=1)
     way = target[:, :2] - observation[:, :2] - joint[0] * forward
-    return wrapped(np.arctan2(way[:, 1], way[:, 0]) - heading), np.linalg.norm(way, axis=1), target[:, 2] - joint[2]
+    return (
+        wrapped(np.arctan2(way[:, 1], way[:, 0]) - heading),
+        np.linalg.norm(way, axis=1),
+        target[:, 2] - joint[2],
+    )
 
 
 def wrapped(angle: np.ndarray) -> np.ndarray:
@@ -502,8 +615,13 @@ def draw_map(observation: np.ndarray) -> np.ndarray:
         (px, py, _), (hx, hy, _) = piece.middle, piece.half
         canvas.box((px - hx, py - hy), (px + hx, py + hy), piece.colour, fade(INK, 0.4))
     for thing, on in zip((*APPLIANCES, *OBJECTS), observation[3:10], strict=True):
-        aside = 0.25 * np.sign(thing.place[2] - 1.0) if thing in APPLIANCES else 0.0  # one above the other, drawn side by side
-        place, colour = np.clip(thing.place[:2] + np.array([aside, 0.0]), -ROOM + 0.12, ROOM - 0.12), thing.colour
+        aside = (
+            0.25 * np.sign(thing.place[2] - 1.0) if thing in APPLIANCES else 0.0
+        )  # one above the other, drawn side by side
+        place, colour = (
+            np.clip(thing.place[:2] + np.array([aside, 0.0]), -ROOM + 0.12, ROOM - 0.12),
+            thing.colour,
+        )
         if on > 0:
             canvas.disc(place, 0.25, fade(colour, 0.35))
         canvas.disc(place, 0.11, colour if on > 0 else "#ffffff", colour, 2.5)
@@ -511,12 +629,22 @@ def draw_map(observation: np.ndarray) -> np.ndarray:
     looking, pointing = observation[LOOKING][:2], observation[POINTING][:2]
     eye = np.arctan2(looking[1], looking[0]) + VIEW * np.linspace(-1, 1, 9)
     here = np.array([x, y])
-    canvas.polygon([here, *(here + 1.5 * np.stack([np.cos(eye), np.sin(eye)], 1))], fade("#3b6fb5", 0.15))
-    forward, left = np.array([np.cos(heading), np.sin(heading)]), np.array([-np.sin(heading), np.cos(heading)])
+    canvas.polygon(
+        [here, *(here + 1.5 * np.stack([np.cos(eye), np.sin(eye)], 1))], fade("#3b6fb5", 0.15)
+    )
+    forward, left = (
+        np.array([np.cos(heading), np.sin(heading)]),
+        np.array([-np.sin(heading), np.cos(heading)]),
+    )
     remote = here + observation[REMOTE][0] * forward + observation[REMOTE][1] * left
     canvas.disc(here, 0.28, "#dfe4ea", INK, 2)
     canvas.line(here, here + 0.28 * forward, INK, 3)
     canvas.line(here, remote, "#1681c4", 5)
     pressed = observation[OPENING] < PRESSED
-    canvas.line(remote, remote + (1.0 if pressed else 0.25) * pointing, "#d64550" if pressed else fade(INK, 0.5), 2)
+    canvas.line(
+        remote,
+        remote + (1.0 if pressed else 0.25) * pointing,
+        "#d64550" if pressed else fade(INK, 0.5),
+        2,
+    )
     return canvas.image()

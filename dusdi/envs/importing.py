@@ -75,7 +75,9 @@ def _find(text: str, options: Mapping[str, Any]) -> Any:
         wanted = "a world or a Gymnasium environment"
         raise UsageError(f"{text} gave {type(made).__name__}, not {wanted}")
     if options and not isinstance(made, World):
-        raise UsageError(f"{text} was called with the options and gave another function; options are for the first")
+        raise UsageError(
+            f"{text} was called with the options and gave another function; options are for the first"
+        )
     return made
 
 

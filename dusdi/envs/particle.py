@@ -20,7 +20,9 @@ from dusdi.types import Factor, WorldSpec
 
 TIME_STEP = 0.1  # seconds; World.dt in mpe2
 DAMPING = 0.25  # part of the velocity lost per step; World.damping in mpe2
-SENSITIVITY = 5.0  # acceleration per unit of action (all masses are 1); SimpleEnv._set_action in mpe2
+SENSITIVITY = (
+    5.0  # acceleration per unit of action (all masses are 1); SimpleEnv._set_action in mpe2
+)
 HALF_WIDTH = 1.0  # positions are in [-1, 1]; from the first release of DUSDi, mpe2 has no walls
 REACH = 1.25  # a little less than what every agent can be away from its station, wherever that is
 FULL_ACTION, SIMPLE_ACTION = 5, 2  # action entries per agent: (none, +x, -x, +y, -y) or (x, y)
@@ -65,8 +67,14 @@ class MultiParticle(JaxWorld):
     larger = ({"agents": 20}, {"agents": 40})
 
     def __init__(self, agents: int = 10, simple_actions: bool = False):
-        if isinstance(agents, bool) or not isinstance(agents, int) or not 1 <= agents <= MOST_AGENTS:
-            raise UsageError(f"multi-particle has 1 to {MOST_AGENTS} agents, not {agents!r}; try agents=10")
+        if (
+            isinstance(agents, bool)
+            or not isinstance(agents, int)
+            or not 1 <= agents <= MOST_AGENTS
+        ):
+            raise UsageError(
+                f"multi-particle has 1 to {MOST_AGENTS} agents, not {agents!r}; try agents=10"
+            )
         self._agents, self._simple_actions = agents, simple_actions
         self.spec = WorldSpec(
             name="multi-particle",
@@ -76,8 +84,12 @@ class MultiParticle(JaxWorld):
             factors=list_factors(agents),
             episode_length=1000,
         )
-        if agents > 10:  # most of the time would go into inputs that have nothing to do with a component; fewer don't pay
-            self.presets = {"fast": {**self.presets["fast"], "input_limit": 32, "input_limit_from": 1_536_000}}
+        if (
+            agents > 10
+        ):  # most of the time would go into inputs that have nothing to do with a component; fewer don't pay
+            self.presets = {
+                "fast": {**self.presets["fast"], "input_limit": 32, "input_limit_from": 1_536_000}
+            }
 
     def oracle(self, observation, skill):
         """Keeps each agent at one of five even distances from its station, on the way to the corner farthest from that."""
@@ -90,7 +102,9 @@ class MultiParticle(JaxWorld):
         # The position after the next step is settled already; the velocity after it is chosen to be at the goal after two.
         speed = (goal - (position + TIME_STEP * velocity)) / TIME_STEP
         force = (speed - (1 - DAMPING) * velocity) / (TIME_STEP * SENSITIVITY)
-        if not self._simple_actions:  # an entry for each sign, at half of it: (none, +x, -x, +y, -y)
+        if (
+            not self._simple_actions
+        ):  # an entry for each sign, at half of it: (none, +x, -x, +y, -y)
             x, y = force[..., :1] / 2, force[..., 1:] / 2
             force = np.concatenate([np.zeros_like(x), x, -x, y, -y], axis=-1)
         return np.clip(force, -1.0, 1.0).reshape(len(observation), -1).astype(np.float32)
@@ -107,7 +121,9 @@ class MultiParticle(JaxWorld):
     def step(self, state, action, key):
         del key
         force = self._force(jnp.clip(action, -1.0, 1.0))
-        position = state.position + TIME_STEP * state.velocity  # with the old velocity, as mpe2 does it
+        position = (
+            state.position + TIME_STEP * state.velocity
+        )  # with the old velocity, as mpe2 does it
         velocity = (1 - DAMPING) * state.velocity + TIME_STEP * SENSITIVITY * force
         return ParticleState(jnp.clip(position, -HALF_WIDTH, HALF_WIDTH), velocity, state.station)
 

@@ -70,31 +70,44 @@ class Simulation:
         assert size == 1 + model.nq + model.nv
         self._model, self._substeps = model, substeps
         self._state, self.sensors = np.zeros((count, size)), np.zeros((count, model.nsensordata))
-        self.qpos, self.qvel = self._state[:, 1 : 1 + model.nq], self._state[:, 1 + model.nq :]  # after the time
+        self.qpos, self.qvel = (
+            self._state[:, 1 : 1 + model.nq],
+            self._state[:, 1 + model.nq :],
+        )  # after the time
 
     def place(self, mask: np.ndarray, qpos: np.ndarray) -> None:
         """Puts copies [n] at rest with their joints at qpos [n, nq]."""
         self.qpos[mask], self.qvel[mask] = qpos[mask], 0.0
-        _, sensors = self._roll_out(self._state[mask], np.zeros((int(mask.sum()), self._model.nu)), 1)
+        _, sensors = self._roll_out(
+            self._state[mask], np.zeros((int(mask.sum()), self._model.nu)), 1
+        )
         self.sensors[mask] = sensors[:, 0]
 
     def step(self, control: np.ndarray) -> None:
         """Applies controls [n, nu] for all substeps."""
         # MuJoCo reads its sensors at the beginning of a step, so one more is made if there are any, of which only that is wanted.
-        states, sensors = self._roll_out(self._state, control, self._substeps + (self._model.nsensordata > 0))
+        states, sensors = self._roll_out(
+            self._state, control, self._substeps + (self._model.nsensordata > 0)
+        )
         self._state[:], self.sensors[:] = states[:, self._substeps - 1], sensors[:, -1]
         # MuJoCo starts a copy anew when its numbers get out of hand, the time too, and says so nowhere else that lasts.
         lost = np.abs(self._state[:, 0] - self._substeps * self._model.opt.timestep) > 1e-9
         if lost.any():
-            raise WorldError(f"the physics of copy {np.flatnonzero(lost)[0]} got out of hand: positions or velocities were huge")
+            raise WorldError(
+                f"the physics of copy {np.flatnonzero(lost)[0]} got out of hand: positions or velocities were huge"
+            )
         self._state[:, 0] = 0.0
 
-    def _roll_out(self, start: np.ndarray, control: np.ndarray, steps: int) -> tuple[np.ndarray, np.ndarray]:
+    def _roll_out(
+        self, start: np.ndarray, control: np.ndarray, steps: int
+    ) -> tuple[np.ndarray, np.ndarray]:
         """States and sensors of copies that start somewhere and are controlled all along, [n, steps, ...]."""
         if not len(start):
             return np.zeros((0, steps, start.shape[1])), np.zeros((0, steps, self.sensors.shape[1]))
         held = np.broadcast_to(control[:, None], (len(control), steps, control.shape[1]))
-        return self._pool.rollout(self._model, self._datas, start, np.ascontiguousarray(held, float), nstep=steps)
+        return self._pool.rollout(
+            self._model, self._datas, start, np.ascontiguousarray(held, float), nstep=steps
+        )
 
     def close(self) -> None:
         self._pool.close()

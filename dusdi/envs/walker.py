@@ -98,7 +98,14 @@ class Walker(HostWorld):
     #: docs/experiments.md.
     presets = {
         "fast": PHYSICS_PRESET
-        | dict(steps=512_000, batch_size=192, actor_parts="whole", input_gain=0.0, discount=0.99, target_entropy=0.0)
+        | dict(
+            steps=512_000,
+            batch_size=192,
+            actor_parts="whole",
+            input_gain=0.0,
+            discount=0.99,
+            target_entropy=0.0,
+        )
     }
 
     def check_installed(self):
@@ -141,7 +148,9 @@ class _Walkers(PhysicsVector):
         qpos, qvel = self._simulation.qpos, self._simulation.qvel
         pitch, rate = qpos[:, ROOTY:] @ self._chain, qvel[:, ROOTY:] @ self._chain
         cosine, sine = np.cos(pitch), np.sin(pitch)
-        speed = qvel[:, ROOTX] + (rate * (cosine * self._lever[:, 1] - sine * self._lever[:, 0])).sum(1)
+        speed = qvel[:, ROOTX] + (
+            rate * (cosine * self._lever[:, 1] - sine * self._lever[:, 0])
+        ).sum(1)
         columns = [
             qpos[:, [ROOTX]],
             STANDING + qpos[:, [ROOTZ]],
@@ -166,8 +175,14 @@ def planar_chain(model: Any) -> tuple[np.ndarray, np.ndarray]:
     parent, hinge = model.body_parentid[1:] - 1, model.jnt_pos[joint]
     for body in range(bodies):
         chain[body, body] = model.jnt_axis[joint[body], 1]
-        share, place, below = model.body_mass[body + 1] / model.body_mass.sum(), model.body_ipos[body + 1], body
-        while below >= 0:  # from the body's centre of mass to its hinge, from there to its parent's, and so on to the root
+        share, place, below = (
+            model.body_mass[body + 1] / model.body_mass.sum(),
+            model.body_ipos[body + 1],
+            body,
+        )
+        while (
+            below >= 0
+        ):  # from the body's centre of mass to its hinge, from there to its parent's, and so on to the root
             lever[below] += share * (place - hinge[below])
             chain[below, body] = chain[below, below]
             place, below = model.body_pos[below + 1] + hinge[below], parent[below]

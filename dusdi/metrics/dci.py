@@ -101,7 +101,10 @@ class DCI(Scores):
     def table(self) -> str:
         """Both directions as a small text table."""
         lines = [" " * 16 + "".join(f"{name:>17}" for name in NAMES)]
-        for label, scores in (("skills to states", self), ("states to skills", self.states_to_skills)):
+        for label, scores in (
+            ("skills to states", self),
+            ("states to skills", self.states_to_skills),
+        ):
             texts = [f"{getattr(scores, name):.3f}" if scores.measured else "-" for name in NAMES]
             lines.append(label + "".join(f"{text:>17}" for text in texts))
         return "\n".join(lines)
@@ -135,7 +138,11 @@ def dci(
       own_factors: the factor that each component is meant to control, if any.
       advance: told how many targets of both directions are done.
     """
-    skills, observations, episode = np.asarray(skills), np.asarray(observations), np.asarray(episode)
+    skills, observations, episode = (
+        np.asarray(skills),
+        np.asarray(observations),
+        np.asarray(episode),
+    )
     _check(skills, observations, spec, episode, cells)
     factors = [observations[:, list(factor.indices)] for factor in spec.controlled]
     discrete = skills.ndim == 2
@@ -260,7 +267,9 @@ def discretise(values: np.ndarray, cells: int, seed: int = 0) -> np.ndarray:
     values = np.asarray(values, np.float64)
     spread = values.std(axis=0)
     constant = spread <= 1e-6 * np.abs(values).max(axis=0)  # what float32 can't tell from constant
-    points = np.where(constant, 0.0, (values - values.mean(axis=0)) / np.where(constant, 1.0, spread))
+    points = np.where(
+        constant, 0.0, (values - values.mean(axis=0)) / np.where(constant, 1.0, spread)
+    )
     if len(np.unique(points[:LOOK], axis=0)) <= cells:
         distinct, labels = np.unique(points, axis=0, return_inverse=True)
         if len(distinct) <= cells:
@@ -417,7 +426,9 @@ def _k_means(points: np.ndarray, cells: int, rng: np.random.Generator) -> tuple[
     centres = points[rng.integers(len(points), size=1)]
     while len(centres) < cells:
         distance = _squared_distances(points, centres).min(axis=1)
-        chance = distance / distance.sum() if distance.sum() > 0.0 else None  # None: too few distinct points, take any
+        chance = (
+            distance / distance.sum() if distance.sum() > 0.0 else None
+        )  # None: too few distinct points, take any
         centres = np.concatenate([centres, points[rng.choice(len(points), size=1, p=chance)]])
     for _ in range(100):
         member = np.eye(cells)[_squared_distances(points, centres).argmin(axis=1)]
@@ -431,21 +442,29 @@ def _k_means(points: np.ndarray, cells: int, rng: np.random.Generator) -> tuple[
 
 def _squared_distances(points: np.ndarray, centres: np.ndarray) -> np.ndarray:
     products = points @ centres.T
-    return np.maximum((points**2).sum(axis=1)[:, None] - 2.0 * products + (centres**2).sum(axis=1), 0.0)
+    return np.maximum(
+        (points**2).sum(axis=1)[:, None] - 2.0 * products + (centres**2).sum(axis=1), 0.0
+    )
 
 
 def _hold_out(episode: np.ndarray, seed: int) -> np.ndarray:
     """The rows of a fifth of the episodes, at least one: bool [n]."""
     episodes = np.unique(episode)
-    chosen = np.random.default_rng(seed).permutation(episodes)[: max(1, round(HELD_OUT * len(episodes)))]
+    chosen = np.random.default_rng(seed).permutation(episodes)[
+        : max(1, round(HELD_OUT * len(episodes)))
+    ]
     return np.isin(episode, chosen)
 
 
-def _check(skills: np.ndarray, observations: np.ndarray, spec: WorldSpec, episode: np.ndarray, cells: int) -> None:
+def _check(
+    skills: np.ndarray, observations: np.ndarray, spec: WorldSpec, episode: np.ndarray, cells: int
+) -> None:
     discrete = skills.ndim == 2 and np.issubdtype(skills.dtype, np.integer)
     continuous = skills.ndim == 3 and np.issubdtype(skills.dtype, np.floating)
     if not discrete and not continuous:
-        raise UsageError(f"skills are integers [n, C] or floats [n, C, M], not {skills.dtype} {list(skills.shape)}")
+        raise UsageError(
+            f"skills are integers [n, C] or floats [n, C, M], not {skills.dtype} {list(skills.shape)}"
+        )
     expected = (len(skills), spec.observation_size)
     if observations.shape != expected or episode.shape != expected[:1]:
         raise UsageError(
@@ -453,8 +472,14 @@ def _check(skills: np.ndarray, observations: np.ndarray, spec: WorldSpec, episod
             f"{list(expected[:1])}, not {list(observations.shape)} and {list(episode.shape)}"
         )
     if not np.isfinite(observations).all() or not np.isfinite(skills).all():
-        raise UsageError("observations or skills are not finite, so their DCI means nothing; look at the rollout")
+        raise UsageError(
+            "observations or skills are not finite, so their DCI means nothing; look at the rollout"
+        )
     if len(np.unique(episode)) < 2:
-        raise UsageError("DCI needs rows from at least two episodes, some to learn from and some to test on")
+        raise UsageError(
+            "DCI needs rows from at least two episodes, some to learn from and some to test on"
+        )
     if cells < 2:
-        raise UsageError(f"a factor of {cells} cells can't tell anything; use at least 2, say one per skill value")
+        raise UsageError(
+            f"a factor of {cells} cells can't tell anything; use at least 2, say one per skill value"
+        )

@@ -8,7 +8,12 @@ from dusdi.objectives.dusdi import Dusdi
 from dusdi.objectives.extrinsic import Extrinsic
 from dusdi.types import WorldSpec
 
-METHODS: dict[str, type[Objective]] = {"dusdi": Dusdi, "diayn": Diayn, "diayn-mc": DiaynMC, "extrinsic": Extrinsic}
+METHODS: dict[str, type[Objective]] = {
+    "dusdi": Dusdi,
+    "diayn": Diayn,
+    "diayn-mc": DiaynMC,
+    "extrinsic": Extrinsic,
+}
 
 
 def make_objective(spec: WorldSpec, config: Config) -> Objective:

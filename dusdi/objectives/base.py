@@ -42,7 +42,9 @@ class Objective(abc.ABC):
         """The state before learning."""
 
     @abc.abstractmethod
-    def update(self, state: ObjectiveState, key: jax.Array, batch: Transition, step: jax.Array) -> tuple[ObjectiveState, Metrics]:
+    def update(
+        self, state: ObjectiveState, key: jax.Array, batch: Transition, step: jax.Array
+    ) -> tuple[ObjectiveState, Metrics]:
         """One step of learning on a batch; `step` counts environment steps."""
 
     @abc.abstractmethod

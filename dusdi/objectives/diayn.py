@@ -20,7 +20,9 @@ class Diayn(Objective):
         self.channels = tuple(f"skill {i}" for i in components)
         self.channel_components = tuple(components)
         whole = spec.factor_masks().any(0, keepdims=True)
-        self._discriminators = own_discriminators(spec, config, self.skill_space, whole, self.channels)
+        self._discriminators = own_discriminators(
+            spec, config, self.skill_space, whole, self.channels
+        )
 
     def _space(self, spec, config) -> SkillSpace:
         factored = factored_space(spec, config)

@@ -34,7 +34,11 @@ def bumpy_entries(spec: WorldSpec, config: Config) -> np.ndarray:
 
 
 def own_discriminators(
-    spec: WorldSpec, config: Config, skill_space: SkillSpace, masks: np.ndarray, names: tuple[str, ...]
+    spec: WorldSpec,
+    config: Config,
+    skill_space: SkillSpace,
+    masks: np.ndarray,
+    names: tuple[str, ...],
 ) -> Discriminators:
     """The q_phi of a method, one head for each skill component, as the config wants them."""
     return Discriminators(
@@ -123,7 +127,10 @@ class Discriminators:
         """What the networks see of observations [B, D], and which of it each: features [B, F] and a mask [M, F]."""
         seen = self.masks.any(0)
         plain, spread = np.flatnonzero(seen & ~self.bumpy), np.flatnonzero(seen & self.bumpy)
-        features = [observation[:, plain], *([bumps(observation[:, spread], self.bumps)] if len(spread) else [])]
+        features = [
+            observation[:, plain],
+            *([bumps(observation[:, spread], self.bumps)] if len(spread) else []),
+        ]
         masks = [self.masks[:, plain], np.repeat(self.masks[:, spread], self.bumps, axis=1)]
         return jnp.concatenate(features, axis=1), np.concatenate(masks, axis=1)
 
@@ -133,7 +140,11 @@ class Discriminators:
         out: Any = self._net.apply(params, x, x_mask=mask)  # [M, B, H * head]
         networks, batch, width = out.shape
         heads = len(self.targets) // networks
-        return out.reshape(networks, batch, heads, width // heads).swapaxes(0, 1).reshape(batch, len(self.targets), -1)
+        return (
+            out.reshape(networks, batch, heads, width // heads)
+            .swapaxes(0, 1)
+            .reshape(batch, len(self.targets), -1)
+        )
 
     def log_ratio(self, params: Any, batch: Transition) -> tuple[jax.Array, jax.Array, jax.Array]:
         """`log q(z^i|s') - log p(z^i)` for each head, its mean over z^i drawn from the prior, and whether the head
@@ -183,14 +194,24 @@ class Discriminators:
                 loss += self.decay / self.skill_space.component_size * squares
             if self.elsewhere:
                 states = batch.next_observation
-                anywhere = jax.random.uniform(key, states.shape, minval=states.min(0), maxval=states.max(0))
-                log_nobody = -jax.nn.logsumexp(self._answers(self._heads(params, anywhere)), axis=-1)
-                loss -= self.elsewhere * jnp.minimum(step / self.elsewhere_steps, 1.0) ** 2 * jnp.sum(log_nobody.mean(0))
+                anywhere = jax.random.uniform(
+                    key, states.shape, minval=states.min(0), maxval=states.max(0)
+                )
+                log_nobody = -jax.nn.logsumexp(
+                    self._answers(self._heads(params, anywhere)), axis=-1
+                )
+                loss -= (
+                    self.elsewhere
+                    * jnp.minimum(step / self.elsewhere_steps, 1.0) ** 2
+                    * jnp.sum(log_nobody.mean(0))
+                )
             return loss, (surprise, weights @ score)
 
         (_, (surprise, score)), grads = jax.value_and_grad(loss_fn, has_aux=True)(state.params)
         updates, optimiser = self._optimiser.update(grads, state.optimiser)
-        kind = self.prefix + ("accuracy" if isinstance(self.skill_space, Discrete) else "squared_error")
+        kind = self.prefix + (
+            "accuracy" if isinstance(self.skill_space, Discrete) else "squared_error"
+        )
         metrics = {f"{kind}/{name}": value for name, value in zip(self.names, score, strict=True)}
         metrics[f"loss/{self.name}"] = surprise / len(self.targets)
         return DiscriminatorState(optax.apply_updates(state.params, updates), optimiser), metrics

@@ -62,4 +62,6 @@ class Dusdi(Objective):
         weight = jnp.where(step >= self._config.penalty_start, self._config.penalty_weight, 0.0)
         # Eq. 4: r^i = log q_phi(z^i|s'^i) - lambda log q_psi(z^i|s'^-i), each relative to the prior
         association = self._own.reward(state.own.params, batch)
-        return jax.lax.stop_gradient(association - weight * entanglement * self._own.counts(batch)[:, None])
+        return jax.lax.stop_gradient(
+            association - weight * entanglement * self._own.counts(batch)[:, None]
+        )

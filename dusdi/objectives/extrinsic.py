@@ -16,7 +16,9 @@ class Extrinsic(Objective):
 
     def __init__(self, spec: WorldSpec, config: Config):
         if not spec.channels:
-            raise UsageError(f"{spec.name!r} pays no reward to learn from; name a task, or a method that discovers skills")
+            raise UsageError(
+                f"{spec.name!r} pays no reward to learn from; name a task, or a method that discovers skills"
+            )
         self.skill_space = Discrete(0, config.skill_values)
         self.channels = spec.channels
         self.channel_components = (None,) * len(spec.channels)

@@ -42,7 +42,9 @@ def as_task(task: World | str, spec: WorldSpec | None = None) -> World:
     If it is set in the world that `spec` describes, its world gets the same options.
     """
     if isinstance(task, str):
-        return make_task(task, **(spec.options if spec is not None and spec.name == task.split("/")[0] else {}))
+        return make_task(
+            task, **(spec.options if spec is not None and spec.name == task.split("/")[0] else {})
+        )
     if not isinstance(task, World):
         advice = "dusdi.from_gymnasium(env, factors={...}) makes one of a Gymnasium environment"
         raise UsageError(f"{task!r} is not a task; {advice}")

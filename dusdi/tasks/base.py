@@ -51,7 +51,14 @@ class Task(World):
 
     world: Any
 
-    def __init__(self, name: str, world: World, channels: Sequence[str], causal: np.ndarray, variables: Sequence[str]):
+    def __init__(
+        self,
+        name: str,
+        world: World,
+        channels: Sequence[str],
+        causal: np.ndarray,
+        variables: Sequence[str],
+    ):
         size = world.spec.observation_size
         told = Factor("task", tuple(range(size, size + len(variables) + 1)), controlled=False)
         self.world, self.causal = world, np.asarray(causal, bool)
@@ -70,7 +77,9 @@ class Task(World):
         """The variables an episode starts with, and the world's state, which it may change."""
 
     @abc.abstractmethod
-    def judge(self, variables: Variables, world: EnvState, last: jax.Array) -> tuple[Variables, EnvState, jax.Array]:
+    def judge(
+        self, variables: Variables, world: EnvState, last: jax.Array
+    ) -> tuple[Variables, EnvState, jax.Array]:
         """After each step, which may be the `last` of a window: variables, the world, which it may change, and the reward [K]."""
 
     @abc.abstractmethod
@@ -90,12 +99,16 @@ class Task(World):
     def solve(self, observation: np.ndarray) -> np.ndarray:
         """Actions [n, A] of the hand-written solution, whose return is a ceiling; only where the world has an oracle."""
         assert self.world.oracle is not None
-        return self.world.oracle(observation[:, : self.world.spec.observation_size], self.best(observation))
+        return self.world.oracle(
+            observation[:, : self.world.spec.observation_size], self.best(observation)
+        )
 
     def learn_for(self, steps: int) -> None:
         """Has agents of preset `fast` learn the task for so many environment steps."""
         wishes = self.agent_presets.get("fast", {})
-        self.agent_presets = {"fast": {agent: {**wishes.get(agent, {}), "steps": steps} for agent in ("ppo", "sac")}}
+        self.agent_presets = {
+            "fast": {agent: {**wishes.get(agent, {}), "steps": steps} for agent in ("ppo", "sac")}
+        }
 
     def told(self, observation: np.ndarray) -> np.ndarray:
         """The task's variables in observations [n, D], [n, V]."""
@@ -117,12 +130,16 @@ class Task(World):
         age = state.age + 1
         last = age % WINDOW == 0
         variables, world, reward = self.judge(state.variables, world, last)
-        variables = jax.tree.map(lambda new, old: jnp.where(last, new, old), self.turn(variables, key), variables)
+        variables = jax.tree.map(
+            lambda new, old: jnp.where(last, new, old), self.turn(variables, key), variables
+        )
         return TaskState(world, variables, age, reward)
 
     def extend(self, observation: jax.Array, state: TaskState) -> jax.Array:
         """The world's observation with the task's behind it."""
-        return jnp.concatenate([observation, self.tell(state.variables), (state.age / WINDOW)[None]])
+        return jnp.concatenate(
+            [observation, self.tell(state.variables), (state.age / WINDOW)[None]]
+        )
 
 
 class JaxTask(Task, JaxWorld):
@@ -166,7 +183,9 @@ class _HostTasks(VectorWorld):
 
     def __init__(self, task: HostTask, worlds: VectorWorld, count: int):
         self._task, self._worlds, self._count = task, worlds, count
-        self._key = jax.random.PRNGKey(np.random.SeedSequence().generate_state(1)[0])  # until a reset with a seed
+        self._key = jax.random.PRNGKey(
+            np.random.SeedSequence().generate_state(1)[0]
+        )  # until a reset with a seed
         self._start, self._move_on = jax.jit(self._start_where), jax.jit(self._move_all_on)
         nothing = np.zeros((count, task.world.spec.observation_size), np.float32)
         self._state = jax.jit(jax.vmap(task.start))(jax.random.split(self._key, count), nothing)
@@ -179,14 +198,18 @@ class _HostTasks(VectorWorld):
 
     def _move_all_on(self, state, key, observation):
         key, step_key = jax.random.split(key)
-        state = jax.vmap(self._task.move_on)(state, observation, jax.random.split(step_key, self._count))
+        state = jax.vmap(self._task.move_on)(
+            state, observation, jax.random.split(step_key, self._count)
+        )
         return state, key, jax.vmap(self._task.extend)(observation, state)
 
     def reset(self, seed=None, mask=None):
         if seed is not None:
             self._key = jax.random.PRNGKey(seed)
         mask = np.ones(self._count, bool) if mask is None else mask
-        self._state, self._key, seen = self._start(self._state, self._key, self._worlds.reset(seed, mask), mask)
+        self._state, self._key, seen = self._start(
+            self._state, self._key, self._worlds.reset(seed, mask), mask
+        )
         return np.array(seen)
 
     def step(self, actions):

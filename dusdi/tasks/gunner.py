@@ -36,7 +36,13 @@ class Shooting(JaxTask):
         self._limited = limited
         name = "limited" if limited else "unlimited"
         components = np.array([[True, limited, True]])  # position, ammo, aim
-        super().__init__(name, Gunner2D(), ["score"], components, [f"target {i} is up" for i in range(len(TARGETS))])
+        super().__init__(
+            name,
+            Gunner2D(),
+            ["score"],
+            components,
+            [f"target {i} is up" for i in range(len(TARGETS))],
+        )
         if limited:
             self.learn_for(512_000)
 
@@ -48,7 +54,9 @@ class Shooting(JaxTask):
 
     def judge(self, variables, world, last):
         near = jnp.linalg.norm(world.position - TARGETS, axis=1) < RANGE
-        hit = jnp.any(variables & near & (jnp.arange(len(TARGETS)) == find_hit(world.position, world.aim)))
+        hit = jnp.any(
+            variables & near & (jnp.arange(len(TARGETS)) == find_hit(world.position, world.aim))
+        )
         fired = last
         if self._limited:
             fired &= world.ammo >= SHOT - 1e-6

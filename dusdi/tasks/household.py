@@ -40,8 +40,17 @@ class Graded(NamedTuple):
 class HouseholdTask(HostTask):
     """A task that pays at the end of a window. It says what is wanted at first and then, when it is so, and how to tell it."""
 
-    def __init__(self, name: str, channel: str, causal: list[int], variables: list[str], options: dict[str, Any]):
-        super().__init__(name, Household(**options), [channel], np.array([causal]), [*variables, "share so far"])
+    def __init__(
+        self,
+        name: str,
+        channel: str,
+        causal: list[int],
+        variables: list[str],
+        options: dict[str, Any],
+    ):
+        super().__init__(
+            name, Household(**options), [channel], np.array([causal]), [*variables, "share so far"]
+        )
 
     @abc.abstractmethod
     def first(self, key: jax.Array, world: jax.Array) -> Any:
@@ -102,14 +111,18 @@ class LookAround(HouseholdTask):
 
     def best(self, observation):
         target = self.told(observation).argmax(1)
-        return np.stack([np.full_like(target, MIDDLE), np.full_like(target, NOTHING), target], axis=1)
+        return np.stack(
+            [np.full_like(target, MIDDLE), np.full_like(target, NOTHING), target], axis=1
+        )
 
 
 class Inspect(HouseholdTask):
     """Test the appliances one after the other: run the named one and be near it."""
 
     def __init__(self, **options):
-        super().__init__("inspect", "tested", [1, 1, 0], [f"test the {name}" for name in NAMES], options)
+        super().__init__(
+            "inspect", "tested", [1, 1, 0], [f"test the {name}" for name in NAMES], options
+        )
 
     def first(self, key, world):
         return jax.random.randint(key, (), 0, len(APPLIANCES))
@@ -153,7 +166,10 @@ class Housekeep(HouseholdTask):
         super().__init__("housekeep", "in order", [0, 1, 1], names, options)
 
     def first(self, key, world):
-        order, in_view = jax.random.randint(key, (), 0, len(APPLIANCES) + 1), world[IN_VIEW][SCREEN] > 0
+        order, in_view = (
+            jax.random.randint(key, (), 0, len(APPLIANCES) + 1),
+            world[IN_VIEW][SCREEN] > 0,
+        )
         return Orders(order, jnp.int32(0), in_view, in_view)
 
     def look(self, wanted, world):
@@ -165,7 +181,9 @@ class Housekeep(HouseholdTask):
         waited = wanted._replace(age=wanted.age + 1)
         order = draw_other(key, wanted.order, len(APPLIANCES) + 1)
         fresh = Orders(order, jnp.int32(0), wanted.in_view, wanted.in_view)
-        return jax.tree.map(lambda new, old: jnp.where(waited.age >= ORDER_WINDOWS, new, old), fresh, waited)
+        return jax.tree.map(
+            lambda new, old: jnp.where(waited.age >= ORDER_WINDOWS, new, old), fresh, waited
+        )
 
     def name(self, wanted):
         return jax.nn.one_hot(wanted.order, len(APPLIANCES) + 1) * wanted.read
@@ -178,4 +196,6 @@ class Housekeep(HouseholdTask):
     def best(self, observation):
         told = self.told(observation)
         appliance = np.where(told.any(1), told.argmax(1), NOTHING)
-        return np.stack([np.full_like(appliance, MIDDLE), appliance, np.full_like(appliance, SCREEN)], axis=1)
+        return np.stack(
+            [np.full_like(appliance, MIDDLE), appliance, np.full_like(appliance, SCREEN)], axis=1
+        )

@@ -15,9 +15,17 @@ from dusdi.errors import UsageError
 from dusdi.tasks.base import JaxTask
 
 REACH = 0.6  # an agent nearer to its station than this interacts with it
-LISTED = {"easy": (0, 2), "medium": (0, 2, 4, 6, 9), "hard": (0, 1, 2, 3, 4, 6, 7, 9)}  # stations that count in food-poison
+LISTED = {
+    "easy": (0, 2),
+    "medium": (0, 2, 4, 6, 9),
+    "hard": (0, 1, 2, 3, 4, 6, 7, 9),
+}  # stations that count in food-poison
 LENGTH = {"easy": 2, "medium": 5, "hard": 8}  # instructions in sequential
-STEPS = {"easy": 2_048_000, "medium": 3_072_000, "hard": 4_096_000}  # in which PPO over skills comes near to what is possible
+STEPS = {
+    "easy": 2_048_000,
+    "medium": 3_072_000,
+    "hard": 4_096_000,
+}  # in which PPO over skills comes near to what is possible
 CHARGE = 40  # more steps than this within a window fulfil an instruction
 PENALTY, PRIZE = 0.1, 10.0
 NEAR, FAR = 0, ORACLE_VALUES - 1  # skills of the world's oracle
@@ -38,10 +46,14 @@ class FoodPoison(JaxTask):
         agents = len(world.spec.controlled)
         self._listed = list(LISTED[level])
         if agents <= max(self._listed):
-            raise UsageError(f"food-poison-{level} is about station {max(self._listed)}, but there are {agents}; try agents=10")
+            raise UsageError(
+                f"food-poison-{level} is about station {max(self._listed)}, but there are {agents}; try agents=10"
+            )
         channels = [f"station {i}" for i in self._listed]
         poison = [f"poison at {i}" for i in range(agents)]
-        super().__init__(f"food-poison-{level}", world, channels, np.eye(agents)[self._listed], poison)
+        super().__init__(
+            f"food-poison-{level}", world, channels, np.eye(agents)[self._listed], poison
+        )
         self.learn_for(STEPS[level])
 
     def begin(self, key, world):
@@ -66,7 +78,12 @@ class FoodPoison(JaxTask):
     def render(self, state):
         canvas = self.world.draw(state.world)
         for i in self._listed:
-            canvas.disc(state.world.station[i], REACH, edge=fade(RED if state.variables[i] else GREEN, 0.6), width=2)
+            canvas.disc(
+                state.world.station[i],
+                REACH,
+                edge=fade(RED if state.variables[i] else GREEN, 0.6),
+                width=2,
+            )
         return canvas.image()
 
 
@@ -91,14 +108,24 @@ class Sequential(JaxTask):
         world = MultiParticle(**options)
         self._agents, self._length = len(world.spec.controlled), LENGTH[level]
         if self._agents < self._length:
-            raise UsageError(f"sequential-{level} instructs {self._length} agents, but there are {self._agents}; try agents=10")
+            raise UsageError(
+                f"sequential-{level} instructs {self._length} agents, but there are {self._agents}; try agents=10"
+            )
         channels = [*(f"station {i}" for i in range(self._agents)), "all done"]
         causal = np.concatenate([np.eye(self._agents), np.ones((1, self._agents))])
-        super().__init__(f"sequential-{level}", world, channels, causal, [f"now {i}" for i in range(self._agents)])
+        super().__init__(
+            f"sequential-{level}",
+            world,
+            channels,
+            causal,
+            [f"now {i}" for i in range(self._agents)],
+        )
         self.learn_for(STEPS[level])
 
     def begin(self, key, world):
-        return Progress(jax.random.permutation(key, self._agents), jnp.int32(0), jnp.int32(0)), world
+        return Progress(
+            jax.random.permutation(key, self._agents), jnp.int32(0), jnp.int32(0)
+        ), world
 
     def judge(self, variables, world, last):
         busy, target = interacting(world), self.tell(variables) > 0.5
@@ -110,7 +137,10 @@ class Sequential(JaxTask):
 
     def turn(self, variables, key):
         del key
-        return variables._replace(done=variables.done + (variables.charge > CHARGE), charge=jnp.zeros_like(variables.charge))
+        return variables._replace(
+            done=variables.done + (variables.charge > CHARGE),
+            charge=jnp.zeros_like(variables.charge),
+        )
 
     def tell(self, variables):
         target = variables.order[jnp.minimum(variables.done, self._length - 1)]
@@ -124,5 +154,11 @@ class Sequential(JaxTask):
         for i in np.flatnonzero(np.asarray(self.tell(state.variables))):
             canvas.disc(state.world.station[i], REACH, edge=fade(GREEN, 0.7), width=3)
         done = int(state.variables.done)
-        canvas.text((-1.0, 1.08), f"{done} of {self._length} done", GREEN if done == self._length else INK, 0.08, anchor="lm")
+        canvas.text(
+            (-1.0, 1.08),
+            f"{done} of {self._length} done",
+            GREEN if done == self._length else INK,
+            0.08,
+            anchor="lm",
+        )
         return canvas.image()

@@ -54,7 +54,9 @@ class Goal(HostTask):
     """Be near a goal on the line, of which a new one comes up every five seconds; at most 1 per step, 1,000 in all."""
 
     def __init__(self):
-        super().__init__("goal", Walker(), ["near the goal"], np.ones((1, 2)), ["goal", "goal from here"])
+        super().__init__(
+            "goal", Walker(), ["near the goal"], np.ones((1, 2)), ["goal", "goal from here"]
+        )
 
     def begin(self, key, world):
         return self._next(Goals(world[X], jnp.float32(0), jnp.int32(0)), key, world[X]), world
@@ -71,10 +73,14 @@ class Goal(HostTask):
     def turn(self, variables, key):
         waited = variables._replace(age=variables.age + 1)
         fresh = self._next(variables, key, variables.place - variables.distance)
-        return jax.tree.map(lambda new, old: jnp.where(waited.age >= GOAL_WINDOWS, new, old), fresh, waited)
+        return jax.tree.map(
+            lambda new, old: jnp.where(waited.age >= GOAL_WINDOWS, new, old), fresh, waited
+        )
 
     def tell(self, variables):
         return jnp.stack([variables.place, variables.distance])
 
     def words(self, variables):
-        return f"goal at {float(variables.place):.1f} m, {float(variables.distance):+.1f} m from here"
+        return (
+            f"goal at {float(variables.place):.1f} m, {float(variables.distance):+.1f} m from here"
+        )
