@@ -1,22 +1,17 @@
-"""What solves a task: observations in, actions out. Either skills chosen by a high-level policy, or a flat policy."""
+"""What solves a task: observations in, actions out. Skills chosen by a policy, or a flat policy."""
 
 from __future__ import annotations
 
 import abc
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import jax
 import numpy as np
 
-from dusdi import checkpoint, normalise
-from dusdi.agents.ppo import PPO
-from dusdi.checkpoint import Checkpoint
-from dusdi.config import Config, PPOConfig
 from dusdi.errors import CheckpointError, UsageError
-from dusdi.normalise import Normaliser
-from dusdi.policy import Skills, find, folder_of, load, shapes
-from dusdi.run import read_settings
+from dusdi.policy import Policy, forward_mlp, read_description, read_policy
+from dusdi.skills import Skills, find_policy
 from dusdi.types import WorldSpec
 
 
@@ -25,28 +20,29 @@ class Controller(abc.ABC):
 
     Attributes:
       spec: the task.
-      config: how it was learned.
+      settings: of the run that learned it, as nested tables.
       seed: which seed of the run this is.
       step: environment steps it was trained for.
+      description: all that its policy file says of it.
       folder: the run's folder, if it has one.
       interval: environment steps between two decisions.
     """
 
     spec: WorldSpec
-    config: Config | PPOConfig
+    settings: dict[str, Any]
     seed: int
     step: int
+    description: dict[str, Any]
     folder: Path | None
     interval: int
 
     def __repr__(self) -> str:
-        return (
-            f"<{type(self).__name__} for {self.spec.name!r}, seed {self.seed}, {self.step:,} steps>"
-        )
+        what = type(self).__name__
+        return f"<{what} for {self.spec.name!r}, seed {self.seed}, {self.step:,} steps>"
 
     @abc.abstractmethod
     def decide(self, observation: np.ndarray) -> np.ndarray:
-        """Decisions for observations [n, D], one every `interval` steps: skills, or nothing at all."""
+        """Decisions for observations [n, D], one every `interval` steps: skills, or nothing."""
 
     @abc.abstractmethod
     def act(self, observation: np.ndarray, decision: np.ndarray) -> np.ndarray:
@@ -54,57 +50,57 @@ class Controller(abc.ABC):
 
 
 class SkillController(Controller):
-    """A high-level policy over frozen skills."""
+    """A high-level policy over frozen skills, `skills`."""
 
-    def __init__(
-        self,
-        spec: WorldSpec,
-        config: PPOConfig,
-        skills: Skills,
-        params: Any,
-        normaliser: Normaliser,
-        *,
-        seed: int,
-        step: int,
-        folder: Path | None = None,
-    ):
-        self.spec, self.config, self.skills = spec, config, skills
-        self.seed, self.step, self.folder = seed, step, folder
-        self.interval = skills.config.skill_length
-        self._params, self._normaliser = params, normaliser
-        agent = PPO(
-            spec.observation_size, skills.space, np.ones((1, skills.space.components), bool), config
-        )
-
-        def mode(params, normaliser, observation):
-            seen = (
-                normalise.apply(normaliser, observation)
-                if config.normalise_observations
-                else observation
-            )
-            return agent.mode(params, seen)
-
-        self._mode = jax.jit(mode)
+    def __init__(self, description: Mapping[str, Any], params: Policy, folder: Path | None = None):
+        """`params` are the arrays of a policy file: the policy's, and those of `skills/`."""
+        prefix = "skills/"
+        own = {name: array for name, array in params.items() if not name.startswith(prefix)}
+        inner = {
+            name.removeprefix(prefix): array
+            for name, array in params.items()
+            if name.startswith(prefix)
+        }
+        try:
+            self.spec = WorldSpec.from_json(description["world"])
+            self.settings = description["settings"]
+            self.seed = description["seed"]
+            self.step = description["step"]
+            self.skills = Skills(description["skills"], inner)
+        except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+            raise CheckpointError(
+                f"a policy does not say what it is: {type(error).__name__}: {error}"
+            ) from error
+        self.description = dict(description)
+        self.folder = folder
+        self.interval = self.skills.skill_length
+        self._params = own
 
     def decide(self, observation):
-        """The most probable skill, [n, C] or [n, C, M]."""
-        return np.asarray(
-            self._mode(self._params, self._normaliser, np.asarray(observation, np.float32))
-        )
+        """The most probable skill, [n, W]."""
+        out = forward_mlp(self._params, np.asarray(observation, np.float32), np)
+        space = self.skills.space
+        pairs = zip(space.groups, space.split(out), strict=True)
+        parts = [np.asarray(group.space.mode(part)) for group, part in pairs]
+        return space.join(parts, np)
 
     def act(self, observation, decision):
         return self.skills.act(observation[:, : self.skills.spec.observation_size], decision)
 
 
 class FlatController(Controller):
-    """A policy of its own for each step."""
+    """A policy that acts without skills."""
 
     interval = 1
 
     def __init__(self, policy: Skills):
         self.policy = policy
-        self.spec, self.config, self.seed = policy.spec, policy.config, policy.seed
-        self.step, self.folder = policy.step, policy.folder
+        self.spec = policy.spec
+        self.settings = policy.settings
+        self.description = policy.description
+        self.seed = policy.seed
+        self.step = policy.step
+        self.folder = policy.folder
 
     def decide(self, observation):
         return np.zeros((len(observation), 0), np.int32)
@@ -114,70 +110,20 @@ class FlatController(Controller):
 
 
 def load_controller(path: str | Path, seed: int = 0) -> Controller:
-    """The solution in a downstream run's folder (or in one checkpoint file); `seed` counts from 0 in a run of several seeds."""
-    found = find(path)
-    if "skills" not in found.description:
-        policy = load(path, seed)
-        if policy.config.method != "extrinsic":
-            raise UsageError(f"{path} holds skills, not the solution of a task")
-        return FlatController(policy)
-    config, spec = read_settings(found, PPOConfig)
-    if not 0 <= seed < config.seeds:
-        raise UsageError(f"this run has seeds 0 to {config.seeds - 1}; there is no seed {seed}")
-    skills = _skills_in(found)
-    params, normaliser = _read_policy(found, spec, config, skills)
-    params, normaliser = jax.tree.map(
-        lambda x: x if config.seeds == 1 else x[seed], (params, normaliser)
-    )
-    options: dict[str, Any] = {
-        "seed": config.seed + seed,
-        "step": found.description["step"],
-        "folder": folder_of(found),
-    }
-    return SkillController(spec, config, skills, params, normaliser, **options)
+    """The solution in the folder of a run on a task, or in one policy file.
+
+    `seed` counts from 0 in a run of several seeds.
+    """
+    file = find_policy(path, seed)
+    description, arrays = read_policy(file)
+    kind = description.get("kind")
+    if kind == "skills":
+        raise UsageError(f"{path} holds skills, not the solution of a task")
+    if kind == "flat":
+        return FlatController(Skills(description, arrays, file.parent))
+    return SkillController(description, arrays, file.parent)
 
 
-def _read_policy(
-    found: Checkpoint, spec: WorldSpec, config: PPOConfig, skills: Skills
-) -> tuple[Any, Normaliser]:
-    """The high-level policy of all seeds and the moments of what it sees, if they are what the config says."""
-    agent = PPO(
-        spec.observation_size, skills.space, np.ones((1, skills.space.components), bool), config
-    )
-
-    def one(key):
-        params = agent.init(key).params
-        params.pop("critic")
-        return {"agent": {"params": params}, "normaliser": normalise.init(spec.observation_size)}
-
-    keys = jax.random.split(jax.random.PRNGKey(0), config.seeds)
-    learned = checkpoint.read(
-        found, jax.eval_shape(lambda: one(keys[0]) if config.seeds == 1 else jax.vmap(one)(keys))
-    )
-    return learned["agent"]["params"], learned["normaliser"]
-
-
-def _skills_in(found: Checkpoint) -> Skills:
-    """The skills that a downstream run chooses from, which it keeps."""
-    config, spec = read_settings(found, part="skills")
-    params = checkpoint.read(found, {"skills": shapes(spec, config, seeds=1)})["skills"]
-    origin = found.description["skills"]
-    return Skills(
-        spec, config, params.actor, params.normaliser, seed=origin["seed"], step=origin["step"]
-    )
-
-
-def is_downstream(path: str | Path) -> bool:
-    """Whether a folder (or a checkpoint) holds a run that solves a task; no arrays are read."""
-    path = Path(path)
-    files = [path] if path.is_file() else checkpoint.newest_first(path / "checkpoints")
-    if not files:
-        return False
-    try:
-        description = checkpoint.read_description(files[0])
-    except CheckpointError:
-        description = find(path).description
-    settings = description.get("config")
-    return "skills" in description or (
-        isinstance(settings, dict) and settings.get("method") == "extrinsic"
-    )
+def solves_task(path: str | Path) -> bool:
+    """Whether a folder (or a policy file) holds a run on a task; no arrays are read."""
+    return read_description(find_policy(path)).get("kind") in ("flat", "hierarchy")

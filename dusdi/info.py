@@ -21,7 +21,7 @@ from dusdi.errors import CheckpointError
 from dusdi.metrics.dci import NAMES
 from dusdi.objectives import make_objective
 from dusdi.run import read_progress
-from dusdi.skills import Discrete
+from dusdi.skill_space import Discrete
 from dusdi.task_learning import agent_config
 from dusdi.tasks import TASKS, make_task
 from dusdi.types import WorldSpec, idle_components

@@ -1,42 +1,41 @@
 """Algorithm 1 of the paper as pure functions over one explicit train state.
 
-`act`, `update` and `record` are the same for every world and method. For worlds in JAX they and the world are compiled into
-one loop (`GraphTrainer`); for worlds on the host they are compiled one by one and the host steps in between, while the update
-runs (`HostTrainer`). Several seeds are one vmap over everything but the iteration counter.
+`act`, `update` and `record` are the same for every world and method; `dusdi.trainers` runs them,
+together with a world, as one compiled loop or in between the steps of a world on the host.
 """
 
 from __future__ import annotations
 
 import collections
-import math
-from collections.abc import Mapping
-from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from flax import struct
 
 from dusdi import normalise, replay
 from dusdi.agents.sac import SAC, SACState
-from dusdi.config import Config
-from dusdi.envs.base import EnvState, HostWorld, JaxWorld, World
+from dusdi.envs.base import EnvState
+from dusdi.methods import find_method
 from dusdi.normalise import Normaliser
-from dusdi.objectives import make_objective
-from dusdi.rollout import GraphStepper, HostStepper, Step
-from dusdi.types import Metrics, Transition, WorldSpec, mean_metrics
+from dusdi.resolve import PretrainSettings
+from dusdi.stepping import Step
+from dusdi.types import Batch, Metrics, Transition, WorldSpec
 
 
 class TrainState(struct.PyTreeNode):
-    """All that a run is; saving it and loading it goes on bit for bit. With S seeds, all but `iteration` lead with [S].
+    """All that a run is; saving it and loading it goes on bit for bit.
+
+    With S seeds, all but `iteration` and `updates` lead with [S].
 
     Attributes:
       iteration: [] int32, steps of all n environments so far.
       key: the random state.
       world: state of the worlds in JAX; empty for worlds on the host.
-      observation: [n, D]; `skill`: [n, C] or [n, C, M]; `skill_age`: [n], steps the skill has been in force.
-      earned: [n], reward of the task since the episode began; stays 0 where skills are discovered.
+      observation: [n, D].
+      skill: [n, W].
+      skill_age: [n], steps the skill has been in force.
+      earned: [n], reward of the task since the episode began; stays 0 in skill discovery.
       normaliser, replay, objective, agent: what is learned, and from what.
       metrics: sums over the updates since the last log row.
       updates: [] int32, how many updates those are.
@@ -57,36 +56,32 @@ class TrainState(struct.PyTreeNode):
     updates: jax.Array
 
 
-#: What vmap maps over when there are several seeds: everything but the clock.
-SEED_AXES = TrainState(None, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, None)  # type: ignore[arg-type]
-
-
 class Learner:
-    """The pure functions of skill learning for a world's spec and a config."""
+    """The pure functions of skill learning for a world's spec and settings."""
 
-    def __init__(self, spec: WorldSpec, config: Config):
-        self.spec, self.config = spec, config
-        self.objective = make_objective(spec, config)
+    def __init__(self, spec: WorldSpec, settings: PretrainSettings):
+        self.spec = spec
+        self.settings = settings
+        self.method = find_method(settings.method)(spec, settings.objective)
         self.agent = SAC(
             observation_size=spec.observation_size,
             action_size=spec.action_size,
-            skill_space=self.objective.skill_space,
-            channel_components=self.objective.channel_components,
-            config=config,
+            skill_space=self.method.skill_space,
+            channel_components=self.method.channel_components,
+            networks=settings.networks,
+            settings=settings.sac,
         )
-        self.traces: collections.Counter[str] = collections.Counter()
+        self.traces: collections.Counter[str] = collections.Counter()  # compilations, for tests
 
     def init(self, key: jax.Array, world: EnvState, observation: jax.Array) -> TrainState:
         """The state before the first step; learning begins with the next key of the stream."""
-        count = self.config.num_envs
-        key, skill_key, age_key, objective_key, agent_key = jax.random.split(key, 5)
-        skill = self.objective.skill_space.sample(skill_key, count)
-        skill_age = jax.random.randint(age_key, (count,), 0, self.config.skill_length)
+        count = self.settings.run.num_envs
+        key, episode_key, method_key, agent_key = jax.random.split(key, 4)
+        skill, skill_age = self.first_skills(episode_key)
         action = jnp.zeros((count, self.spec.action_size))
         reward = jnp.zeros((count, len(self.spec.channels)))
-        example = Transition(
-            observation, action, reward, observation, jnp.zeros(count, bool), skill, skill_age
-        )
+        terminated = jnp.zeros(count, bool)
+        example = Transition(observation, action, reward, observation, terminated, skill, skill_age)
         state = TrainState(
             iteration=jnp.int32(0),
             key=key,
@@ -96,322 +91,131 @@ class Learner:
             skill_age=skill_age,
             earned=jnp.zeros(count),
             normaliser=normalise.init(self.spec.observation_size),
-            replay=replay.init(example, self.config.replay_capacity),
-            objective=self.objective.init(objective_key),
+            replay=replay.init(example, self.settings.sac.replay_capacity),
+            objective=self.method.init(method_key),
             agent=self.agent.init(agent_key),
             metrics={},
             updates=jnp.int32(0),
         )
-        shapes = jax.eval_shape(self._update_once, state, key)[1]
+        return state.replace(metrics=self._no_metrics(state))
+
+    def _no_metrics(self, state: TrainState) -> Metrics:
+        shapes = jax.eval_shape(self._update_once, state, state.key)[1]
         metrics = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
-        if self.objective.is_task:
+        if self.method.learns_task:
             metrics |= {"return": jnp.float32(0), "episodes": jnp.float32(0)}
-        return state.replace(metrics=metrics)
+        return metrics
+
+    def first_skills(self, key: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """Skills that environments start with, and ages that spread their ends over time."""
+        count = self.settings.run.num_envs
+        skill_key, age_key = jax.random.split(key)
+        age = jax.random.randint(age_key, (count,), 0, self.settings.run.skill_length)
+        return self.method.skill_space.sample(skill_key, count), age
 
     def normalised(self, normaliser: Normaliser, observation: jax.Array) -> jax.Array:
         """Observations as the networks see them."""
-        return (
-            normalise.apply(normaliser, observation)
-            if self.config.normalise_observations
-            else observation
-        )
+        if not self.settings.networks.normalise_observations:
+            return observation
+        return normalise.apply(normaliser, observation)
 
     def act(self, state: TrainState, random: bool) -> tuple[TrainState, jax.Array]:
         """Actions [n, A] for the current observations and skills; uniform ones while `random`."""
         key, action_key = jax.random.split(state.key)
         if random:
-            shape = (self.config.num_envs, self.spec.action_size)
+            shape = (self.settings.run.num_envs, self.spec.action_size)
             action = jax.random.uniform(action_key, shape, minval=-1.0, maxval=1.0)
         else:
             observation = self.normalised(state.normaliser, state.observation)
-            action = self.agent.sample_action(state.agent, action_key, observation, state.skill)
+            action = self.agent.sample_action(
+                state.agent.actor, action_key, observation, state.skill
+            )
         return state.replace(key=key), action
 
     def update(self, state: TrainState) -> TrainState:
         """The gradient updates due after each step of the environments."""
         self.traces["update"] += 1
-        for _ in range(self.config.updates_per_iteration):
-            key, update_key = jax.random.split(state.key)
-            state, metrics = self._update_once(state.replace(key=key), update_key)
-            sums = {name: state.metrics[name] + value for name, value in metrics.items()}
-            state = state.replace(metrics=state.metrics | sums, updates=state.updates + 1)
-        return state
+        count = self.settings.updates_per_iteration
+        key, *keys = jax.random.split(state.key, count + 1)
+        state = state.replace(key=key, updates=state.updates + count)
+        if count == 1:
+            learned, metrics = self._update_once(state, keys[0])
+        else:
+            learned, metrics = self._update_often(state, jnp.stack(keys))
+        sums = {name: state.metrics[name] + value for name, value in metrics.items()}
+        return state.replace(**learned, metrics=state.metrics | sums)
 
-    def _update_once(self, state: TrainState, key: jax.Array) -> tuple[TrainState, Metrics]:
-        sample_key, agent_key, objective_key = jax.random.split(key, 3)
-        steps = state.iteration * self.config.num_envs
-        batch = replay.sample(state.replay, sample_key, self.config.batch_size, steps)
-        batch = batch._replace(
-            observation=self.normalised(state.normaliser, batch.observation),
-            next_observation=self.normalised(state.normaliser, batch.next_observation),
-            terminated=batch.terminated.astype(jnp.float32),
-        )
-        objective, objective_metrics = self.objective.update(
-            state.objective, objective_key, batch, steps
-        )
-        reward = self.objective.reward(objective, batch, steps)
+    def _update_often(self, state: TrainState, keys: jax.Array) -> tuple[dict[str, Any], Metrics]:
+        """Several updates as one loop, which compiles as fast as one; metrics are summed."""
+
+        def step(learned, key):
+            return self._update_once(state.replace(**learned), key)
+
+        learned = {"objective": state.objective, "agent": state.agent}
+        learned, metrics = jax.lax.scan(step, learned, keys)
+        return learned, jax.tree.map(lambda x: x.sum(0), metrics)
+
+    def _update_once(self, state: TrainState, key: jax.Array) -> tuple[dict[str, Any], Metrics]:
+        """What changes in a state by one update, and its metrics."""
+        sample_key, agent_key, method_key, reward_key = jax.random.split(key, 4)
+        steps = state.iteration * self.settings.run.num_envs
+        batch = self._sample(state, sample_key, steps)
+        objective, method_metrics = self.method.update(state.objective, method_key, batch, steps)
+        reward = self.method.reward(objective, reward_key, batch, steps)
         agent, agent_metrics = self.agent.update(
             state.agent, key=agent_key, batch=batch, reward=reward
         )
-        rewards = {
-            f"reward/{name}": x
-            for name, x in zip(self.objective.channels, reward.mean(0), strict=True)
-        }
-        metrics = objective_metrics | rewards | agent_metrics
-        return state.replace(objective=objective, agent=agent), metrics
+        named = zip(self.method.channels, reward.mean(0), strict=True)
+        rewards = {f"reward/{name}": value for name, value in named}
+        return {"objective": objective, "agent": agent}, method_metrics | rewards | agent_metrics
+
+    def _sample(self, state: TrainState, key: jax.Array, steps: jax.Array) -> Batch:
+        raw = replay.sample(state.replay, key, self.settings.sac.batch_size, steps)
+        return Batch(
+            observation=self.normalised(state.normaliser, raw.observation),
+            action=raw.action,
+            reward=raw.reward,
+            next_observation=self.normalised(state.normaliser, raw.next_observation),
+            terminated=raw.terminated.astype(jnp.float32),
+            skill=raw.skill,
+            skill_age=raw.skill_age,
+            raw=raw,
+        )
 
     def record(self, state: TrainState, action: jax.Array, step: Step) -> TrainState:
-        """Remembers a step and moves on: new skills where the old are used up or the episode is over."""
+        """Remembers a step and moves on: new skills where the old ones or the episode ended."""
         key, skill_key = jax.random.split(state.key)
         age = state.skill_age + 1
         batch = Transition(
-            state.observation,
-            action,
-            step.reward,
-            step.successor,
-            step.terminated,
-            state.skill,
-            age,
+            observation=state.observation,
+            action=action,
+            reward=step.reward,
+            next_observation=step.next_observation,
+            terminated=step.terminated,
+            skill=state.skill,
+            skill_age=age,
         )
-        redraw = step.over | (age >= self.config.skill_length)
-        fresh = self.objective.skill_space.sample(skill_key, self.config.num_envs)
-        keep = redraw.reshape(redraw.shape + (1,) * (fresh.ndim - 1))
-        if self.objective.is_task:
+        redraw = step.done | (age >= self.settings.run.skill_length)
+        fresh = self.method.skill_space.sample(skill_key, self.settings.run.num_envs)
+        if self.method.learns_task:
             state = self._count_returns(state, step)
+        added = state.iteration * self.settings.run.num_envs
         return state.replace(
             iteration=state.iteration + 1,
             key=key,
             observation=step.observation,
-            skill=jnp.where(keep, fresh, state.skill),
+            skill=jnp.where(redraw[:, None], fresh, state.skill),
             skill_age=jnp.where(redraw, 0, age),
-            normaliser=normalise.update(state.normaliser, step.successor),
-            replay=replay.add(state.replay, batch, state.iteration * self.config.num_envs),
+            normaliser=normalise.update(state.normaliser, step.next_observation),
+            replay=replay.add(state.replay, batch, added),
         )
 
     def _count_returns(self, state: TrainState, step: Step) -> TrainState:
         earned = state.earned + step.reward.sum(-1)
         finished = {
-            "return": jnp.sum(earned * step.over),
-            "episodes": jnp.sum(step.over, dtype=jnp.float32),
+            "return": jnp.sum(earned * step.done),
+            "episodes": jnp.sum(step.done, dtype=jnp.float32),
         }
         sums = {name: state.metrics[name] + value for name, value in finished.items()}
-        return state.replace(earned=jnp.where(step.over, 0.0, earned), metrics=state.metrics | sums)
-
-    def narrow(self, state: TrainState) -> TrainState:
-        """The state with networks that see fewer inputs; `widen` gives them their shape back."""
-        return state.replace(agent=self.agent.narrow(state.agent))
-
-    def widen(self, state: TrainState) -> TrainState:
-        return state.replace(agent=self.agent.widen(state.agent))
-
-    def over_seeds(self, function, *, extra_axes: tuple[Any, ...] = (), out_axes: Any = SEED_AXES):
-        """vmaps a function of a train state over the seeds, if there are several."""
-        if self.config.seeds == 1:
-            return function
-        return jax.vmap(function, in_axes=(SEED_AXES, *extra_axes), out_axes=out_axes)
-
-
-class SkillTrainer:
-    """What both trainers tell the loop.
-
-    Attributes:
-      learner: what learns.
-      narrow_from: the iteration from which networks see fewer inputs.
-    """
-
-    def __init__(self, spec: WorldSpec, config: Config):
-        self.learner = Learner(spec, config)
-        never = np.iinfo(np.int32).max
-        self.narrow_from = (
-            math.ceil(config.input_limit_from / config.num_envs) if config.input_limit else never
-        )
-
-    @property
-    def spec(self) -> WorldSpec:
-        return self.learner.spec
-
-    @property
-    def steps_per_iteration(self) -> int:
-        return self.learner.config.num_envs
-
-    @property
-    def random_iterations(self) -> int:
-        config = self.learner.config
-        return math.ceil(max(config.random_steps, config.batch_size) / config.num_envs)
-
-    def first_state(self, seed: Any) -> TrainState:
-        """The state of one seed before the first step."""
-        raise NotImplementedError
-
-    def init(self) -> TrainState:
-        """The first state of all seeds; compiled without optimisation, since it runs once."""
-        compiled = jax.jit(
-            self._first_states, compiler_options={"xla_backend_optimization_level": 0}
-        )
-        return compiled(self._seeds)
-
-    def shapes(self) -> TrainState:
-        """The shapes of the first state, for which no memory is needed."""
-        return jax.eval_shape(self._first_states, self._seeds)
-
-    @property
-    def _seeds(self) -> Any:
-        config = self.learner.config
-        return config.seed if config.seeds == 1 else jnp.arange(config.seeds) + config.seed
-
-    def _first_states(self, seeds: Any) -> TrainState:
-        several = self.learner.config.seeds > 1
-        return (
-            jax.vmap(self.first_state, out_axes=SEED_AXES)(seeds)
-            if several
-            else self.first_state(seeds)
-        )
-
-    def learned(self, state: TrainState) -> Any:
-        return {"objective": state.objective, "agent": state.agent}
-
-    def summarise(self, sums: Mapping[str, float], updates: int) -> dict[str, float]:
-        """A log row, led by the mean accuracy (or error) of the discriminators on their own factors."""
-        row = mean_metrics(sums, updates)
-        for kind in ("accuracy", "squared_error"):
-            own = [x for name, x in row.items() if name.startswith(f"{kind}/")]
-            if own:
-                return {kind: sum(own) / len(own), **row}
-        return row
-
-
-class GraphTrainer(SkillTrainer):
-    """Trains in a world written in JAX: acting, learning and the world are one compiled, donated loop."""
-
-    def __init__(self, world: JaxWorld, config: Config):
-        super().__init__(world.spec, config)
-        self._config = config
-        length = config.episode_length or world.spec.episode_length
-        self._stepper = GraphStepper(
-            world, config.num_envs, length, stagger=not self.learner.objective.is_task
-        )
-        self._loops = {
-            "random": jax.jit(partial(self._loop, random=True, narrow=False), donate_argnums=0),
-            "wide": jax.jit(partial(self._loop, random=False, narrow=False), donate_argnums=0),
-            "narrow": jax.jit(partial(self._loop, random=False, narrow=True), donate_argnums=0),
-        }
-
-    def first_state(self, seed: Any) -> TrainState:
-        world_key, learner_key = jax.random.split(jax.random.PRNGKey(seed))
-        return self.learner.init(learner_key, *self._stepper.init(world_key))
-
-    def restart(self, state: TrainState) -> TrainState:
-        """Nothing to do: the train state holds the worlds."""
-        return state
-
-    def advance(self, state: TrainState, iterations: int, random: bool) -> TrainState:
-        if random:
-            return self._loops["random"](state, jnp.int32(iterations))
-        wide = min(max(self.narrow_from - int(state.iteration), 0), iterations)
-        for kind, count in (("wide", wide), ("narrow", iterations - wide)):
-            state = self._loops[kind](state, jnp.int32(count)) if count else state
-        return state
-
-    def _loop(
-        self, state: TrainState, iterations: jax.Array, *, random: bool, narrow: bool
-    ) -> TrainState:
-        learner = self.learner
-        body = learner.over_seeds(partial(self._iterate, random))
-        state = learner.over_seeds(learner.narrow)(state) if narrow else state
-        state = jax.lax.fori_loop(0, iterations, lambda _, s: body(s), state)
-        return learner.over_seeds(learner.widen)(state) if narrow else state
-
-    def _iterate(self, random: bool, state: TrainState) -> TrainState:
-        state, action = self.learner.act(state, random)
-        key, world_key = jax.random.split(state.key)
-        world, step = self._stepper.step(state.world, world_key, action)
-        # Write to the replay, then read: the other way round, XLA copies all of it in every iteration.
-        state = self.learner.record(state.replace(key=key, world=world), action, step)
-        return state if random else self.learner.update(state)
-
-    def close(self) -> None:
-        pass
-
-
-class HostTrainer(SkillTrainer):
-    """Trains in a world on the host: it steps while the update, dispatched before, runs.
-
-    Such a world can't be saved, so its episodes start anew at every checkpoint, in the run that goes on and in the one that is
-    resumed from there alike.
-    """
-
-    def __init__(self, world: HostWorld, config: Config):
-        super().__init__(world.spec, config)
-        self._config = config
-        length = config.episode_length or world.spec.episode_length
-        rewarded = self.learner.objective.is_task
-        self._stepper = HostStepper(
-            world, config.num_envs * config.seeds, length, rewarded=rewarded
-        )
-        learner, over_seeds, jit = (
-            self.learner,
-            self.learner.over_seeds,
-            partial(jax.jit, donate_argnums=0),
-        )
-        self._act = jit(over_seeds(partial(learner.act, random=False), out_axes=(SEED_AXES, 0)))
-        self._act_randomly = jit(
-            over_seeds(partial(learner.act, random=True), out_axes=(SEED_AXES, 0))
-        )
-        self._update = jit(over_seeds(learner.update))
-        self._update_narrow = jit(
-            over_seeds(lambda state: learner.widen(learner.update(learner.narrow(state))))
-        )
-        self._record = jit(over_seeds(learner.record, extra_axes=(0, 0)))
-        self._begin = jit(over_seeds(self._begin_episodes, extra_axes=(0,)))
-
-    def first_state(self, seed: Any) -> TrainState:
-        observation = jnp.zeros((self._config.num_envs, self.learner.spec.observation_size))
-        return self.learner.init(jax.random.PRNGKey(seed), (), observation)
-
-    def restart(self, state: TrainState) -> TrainState:
-        """New episodes everywhere, determined by the run's seed and the iteration."""
-        sequence = np.random.SeedSequence([self._config.seed, int(state.iteration)])
-        seed = int(sequence.generate_state(1)[0] // 2)
-        observation = self._stepper.restart(seed, stagger=not self.learner.objective.is_task)
-        return self._begin(state, self._split(observation))
-
-    def _begin_episodes(self, state: TrainState, observation: jax.Array) -> TrainState:
-        key, skill_key = jax.random.split(state.key)
-        skill = self.learner.objective.skill_space.sample(skill_key, self._config.num_envs)
-        age, earned = jnp.zeros_like(state.skill_age), jnp.zeros_like(state.earned)
-        return state.replace(
-            key=key, observation=observation, skill=skill, skill_age=age, earned=earned
-        )
-
-    def advance(self, state: TrainState, iterations: int, random: bool) -> TrainState:
-        start = int(state.iteration)
-        for iteration in range(start, start + iterations):
-            state, action = (self._act_randomly if random else self._act)(state)
-            actions = np.asarray(action)
-            if not random:
-                state = (self._update if iteration < self.narrow_from else self._update_narrow)(
-                    state
-                )
-            state = self._record(state, action, self.simulate(actions))
-        return state
-
-    def simulate(self, actions: np.ndarray) -> Step:
-        """A step of all copies of the world, by actions [n, A] or [S, n, A]."""
-        return Step(*map(self._split, self._stepper.step(actions.reshape(-1, actions.shape[-1]))))
-
-    def _split(self, rows: np.ndarray) -> np.ndarray:
-        """Rows of all environments [S * n, ...] to seeds [S, n, ...]."""
-        if self._config.seeds == 1:
-            return rows
-        return rows.reshape(self._config.seeds, self._config.num_envs, *rows.shape[1:])
-
-    def close(self) -> None:
-        self._stepper.close()
-
-
-def make_trainer(world: World, config: Config) -> GraphTrainer | HostTrainer:
-    """The trainer for a world's kind."""
-    if isinstance(world, JaxWorld):
-        return GraphTrainer(world, config)
-    assert isinstance(world, HostWorld)
-    return HostTrainer(world, config)
+        earned = jnp.where(step.done, 0.0, earned)
+        return state.replace(earned=earned, metrics=state.metrics | sums)

@@ -8,6 +8,9 @@ from flax import struct
 
 from dusdi.types import Array
 
+CLIP = 10.0  # deviations that networks see at most
+EPSILON = 1e-6  # added to variances, so that constant entries do no harm
+
 
 class Normaliser(struct.PyTreeNode):
     """Moments of all observations seen: `count` [], `mean` [D], `variance` [D]."""
@@ -32,6 +35,6 @@ def update(normaliser: Normaliser, observations: jax.Array) -> Normaliser:
 
 
 def apply(normaliser: Normaliser, observations: Array) -> jax.Array:
-    """Observations with mean 0 and deviation 1, cut at ten deviations; before any update, unchanged but for the cut."""
-    scaled = (observations - normaliser.mean) / jnp.sqrt(normaliser.variance + 1e-6)
-    return jnp.clip(scaled, -10.0, 10.0)
+    """Observations with mean 0 and deviation 1, clipped at ten deviations."""
+    scaled = (observations - normaliser.mean) / jnp.sqrt(normaliser.variance + EPSILON)
+    return jnp.clip(scaled, -CLIP, CLIP)

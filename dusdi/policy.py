@@ -1,168 +1,184 @@
-"""Skills: the frozen result of pretraining, ready to act. NumPy in, NumPy out, no world needed."""
+"""A small policy file: what acting needs, and nothing else.
+
+`fold_actor` turns a trained actor into a few plain layers, with the normaliser and learned gains
+multiplied in. `forward` computes them, with NumPy or JAX alike. A file holds the layers and a
+description: skills, factors, world, provenance. One reads it without any of what learning needs.
+"""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
-import jax
 import numpy as np
-from flax import struct
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save
 
-from dusdi import checkpoint, normalise
-from dusdi.checkpoint import Checkpoint
-from dusdi.config import Config
-from dusdi.errors import CheckpointError, NonFiniteError, UsageError
-from dusdi.learner import Learner, TrainState
-from dusdi.normalise import Normaliser
-from dusdi.run import read_settings
-from dusdi.skills import SkillSpace
-from dusdi.types import Array, WorldSpec
+from dusdi import files
+from dusdi.errors import CheckpointError
+from dusdi.normalise import CLIP, EPSILON
+
+Policy = dict[str, np.ndarray]  # arrays by name
+FORMAT = 1
 
 
-class SkillParams(struct.PyTreeNode):
-    """What was learned: the actor's parameters, and how observations are scaled for it."""
+def fold_actor(agent: Any, params: Any, normaliser: Any) -> Policy:
+    """The layers of a soft actor-critic's actor, which is a sum of E networks.
 
-    actor: dict
-    normaliser: Normaliser
-
-
-class Skills:
-    """A skill policy pi(a | s, z) for one world, frozen.
-
-    Attributes:
-      spec: the world it was learned in.
-      config: how it was learned.
-      space: its skills; `space.as_gymnasium()` is the action space of a policy that chooses them.
-      seed: which seed of the run this is.
-      step: environment steps it was trained for.
-      folder: the run's folder, if it has one.
-      params: what was learned, a pytree.
+    Returns arrays, with H units in the first hidden layer:
+      low, high: [D], observation entries are clipped to these;
+      state_kernel [E, D, H], state_bias [E, H]: the first layer's weights of the observation;
+      skill_columns [E, z]: the entries of the encoded skill that each network sees;
+      skill_kernel, film_kernel [E, z, H]: their weights, added to and multiplied with that layer;
+      hidden_kernel_i [E, H, H'], hidden_bias_i [E, H']: further layers;
+      output_kernel [E, H, A], output_bias [A]: the last layer, summed over the networks.
     """
-
-    def __init__(
-        self,
-        spec: WorldSpec,
-        config: Config,
-        actor: dict,
-        normaliser: Normaliser,
-        *,
-        seed: int,
-        step: int,
-        folder: Path | None = None,
-    ):
-        learner = Learner(spec, config)
-        self.spec, self.config, self.seed, self.step, self.folder = spec, config, seed, step, folder
-        self.space: SkillSpace = learner.objective.skill_space
-        self.params = SkillParams(actor, normaliser)
-        self._learner = learner
-        self._mean_action = jax.jit(self.mean_action)
-
-    def mean_action(
-        self, params: SkillParams, observation: jax.Array, skill: jax.Array
-    ) -> jax.Array:
-        """The policy's mean action [n, A] as a pure function, for compiled programs; `act` is for people."""
-        seen = self._learner.normalised(params.normaliser, observation)
-        return self._learner.agent.mean_action(params.actor, seen, skill)
-
-    def act(self, observation: Array, skill: Array) -> np.ndarray:
-        """The policy's mean action in [-1, 1]: [D] and one skill -> [A], or [B, D] and [B] skills -> [B, A]."""
-        observation, skill = np.asarray(observation, np.float32), self.space.check(skill)
-        if observation.shape[-1:] != (self.spec.observation_size,):
-            raise UsageError(
-                f"observations of {self.spec.name!r} have {self.spec.observation_size} entries; got shape {observation.shape}"
-            )
-        rows = np.atleast_2d(observation)
-        skills = np.broadcast_to(skill, (len(rows), *skill.shape[-len(self.skill_shape) :]))
-        action = np.asarray(self._mean_action(self.params, rows, skills))
-        if not np.isfinite(action).all():
-            raise NonFiniteError(
-                f"the policy for {self.spec.name!r} gives actions that are not finite: its parameters are not, or the "
-                f"observation is far outside of what it was trained on (largest entry {np.abs(rows).max():g})"
-            )
-        return action if observation.ndim == 2 else action[0]
-
-    def __repr__(self) -> str:
-        what = (
-            f"{self.config.method} skills {self.space}" if self.space.components else "flat policy"
-        )
-        return f"<{what} for {self.spec.name!r}, seed {self.seed}, {self.step:,} steps>"
-
-    @property
-    def skill_shape(self) -> tuple[int, ...]:
-        """The shape of one skill: (C,) or (C, M)."""
-        return jax.eval_shape(lambda: self.space.sample(jax.random.PRNGKey(0), 1)).shape[1:]
-
-    def sample_skills(self, count: int, seed: int = 0) -> np.ndarray:
-        """Skills drawn from the prior."""
-        return np.asarray(self.space.sample(jax.random.PRNGKey(seed), count))
+    layers = params["params"]["networks"]
+    kernel = np.asarray(layers["state"]["kernel"], np.float64).swapaxes(0, 1)  # [E, D, H]
+    if "gain" in layers["state"]:
+        kernel = kernel * np.asarray(layers["state"]["gain"], np.float64).swapaxes(0, 1)
+    bias = np.asarray(layers["state"]["bias"], np.float64)[:, 0]
+    folded = _fold_normaliser(kernel, bias, normaliser, agent.networks.normalise_observations)
+    if "skill" in layers:
+        folded |= _skill_layers(layers, agent)
+    hidden = [name for name in layers if name.startswith("hidden_")]
+    for i in range(len(hidden)):
+        folded[f"hidden_kernel_{i}"] = layers[f"hidden_{i}"]["kernel"]
+        folded[f"hidden_bias_{i}"] = layers[f"hidden_{i}"]["bias"][:, 0]
+    actions = agent.action_size  # what follows are deviations, which mean actions don't need
+    folded["output_kernel"] = layers["output"]["kernel"][..., :actions]
+    folded["output_bias"] = layers["output"]["bias"].sum(0)[0, :actions]
+    return {name: _compact(array) for name, array in folded.items()}
 
 
-def from_state(
-    spec: WorldSpec,
-    config: Config,
-    state: TrainState,
-    *,
-    index: int = 0,
-    folder: Path | None = None,
-) -> Skills:
-    """The skills in a train state; `index` picks one of several seeds."""
-    step = int(state.iteration) * config.num_envs
-    return _pick_seed(spec, config, state.agent.actor, state.normaliser, index, step, folder)
+def _compact(array: Any) -> np.ndarray:
+    array = np.asarray(array)
+    kind = np.int32 if np.issubdtype(array.dtype, np.integer) else np.float32
+    return np.ascontiguousarray(array, kind)
 
 
-def load(path: str | Path, seed: int = 0) -> Skills:
-    """The skills of a run's folder (or of one checkpoint file); `seed` counts from 0 in a run of several seeds."""
-    found = find(path)
-    if "skills" in found.description:
-        raise UsageError(
-            f"{path} solves a task; name the run that learned the skills it chooses from"
-        )
-    config, spec = read_settings(found)
-    like = shapes(spec, config, config.seeds)
-    learned = checkpoint.read(
-        found, {"agent": {"actor": like.actor}, "normaliser": like.normaliser}
-    )
-    actor, normaliser = learned["agent"]["actor"], learned["normaliser"]
-    return _pick_seed(
-        spec, config, actor, normaliser, seed, found.description["step"], folder_of(found)
-    )
+def _fold_normaliser(kernel: Any, bias: Any, normaliser: Any, used: bool) -> dict[str, Any]:
+    """The first layer's weights of plain observations, and the range these are clipped to."""
+    size = kernel.shape[1]
+    if not used:
+        unbounded = np.full(size, np.inf)
+        return {"low": -unbounded, "high": unbounded, "state_kernel": kernel, "state_bias": bias}
+    mean = np.asarray(normaliser.mean, np.float64)
+    deviation = np.sqrt(np.asarray(normaliser.variance, np.float64) + EPSILON)
+    return {
+        "low": mean - CLIP * deviation,
+        "high": mean + CLIP * deviation,
+        "state_kernel": kernel / deviation[:, None],
+        "state_bias": bias - (mean / deviation) @ kernel,
+    }
 
 
-def find(path: str | Path) -> Checkpoint:
-    """The newest sound checkpoint of a run's folder, or the one that is named; a `CheckpointError` if there is none."""
-    path = Path(path)
-    found = (
-        checkpoint.load(path) if path.is_file() else checkpoint.load_newest(path / "checkpoints")
-    )
-    if found is None:
-        raise CheckpointError(
-            f"{path} holds no run: there is no checkpoint in {path / 'checkpoints'}"
-        )
+def _skill_layers(layers: Any, agent: Any) -> dict[str, Any]:
+    """The weights of the encoded skill, [E, z, H] each."""
+    from dusdi.nets import masked_columns
+
+    mask = agent.actor_skill_mask
+    if mask is None:  # all networks see all of it, and weights lie side by side
+        columns = np.arange(agent.skill_space.size)[None]
+        visible = np.ones_like(columns, bool)
+        arrange = lambda kernel: np.asarray(kernel).swapaxes(0, 1)  # noqa: E731
+    else:
+        columns, visible = masked_columns(mask)
+        arrange = np.asarray
+    found = {"skill_columns": columns}
+    for name in ("skill", "film"):
+        if name in layers:
+            kernel = arrange(layers[name]["kernel"])
+            found[f"{name}_kernel"] = np.where(visible[..., None], kernel, 0.0)
     return found
 
 
-def folder_of(found: Checkpoint) -> Path:
-    """The folder of the run that a checkpoint is of."""
-    return found.path.parent.parent
+def fold_mlp(params: Any, normaliser: Any, used: bool) -> Policy:
+    """The layers of a high-level policy, an MLP with tanh: kernel_i [in, out], bias_i [out]."""
+    layers = params["params"]
+    first = layers["Dense_0"]
+    kernel = np.asarray(first["kernel"], np.float64)[None]
+    bias = np.asarray(first["bias"], np.float64)[None]
+    folded = _fold_normaliser(kernel, bias, normaliser, used)
+    named = {
+        "low": folded["low"],
+        "high": folded["high"],
+        "kernel_0": folded["state_kernel"][0],
+        "bias_0": folded["state_bias"][0],
+    }
+    for i in range(1, len(layers)):
+        named[f"kernel_{i}"] = layers[f"Dense_{i}"]["kernel"]
+        named[f"bias_{i}"] = layers[f"Dense_{i}"]["bias"]
+    return {name: _compact(array) for name, array in named.items()}
 
 
-def shapes(spec: WorldSpec, config: Config, seeds: int) -> SkillParams:
-    """The shapes of what a run learns, with a row for each seed if there are several; no memory is used."""
+def forward(policy: Mapping[str, Any], observation: Any, skill: Any, xp: Any) -> Any:
+    """Actions [B, A] for observations [B, D] and encoded skills [B, Z], by numpy or jax.numpy."""
+    x = xp.clip(observation, policy["low"], policy["high"])
+    h = x @ policy["state_kernel"] + policy["state_bias"][:, None]  # [E, B, H]
+    if "skill_kernel" in policy:
+        z = xp.swapaxes(skill[:, policy["skill_columns"]], 0, 1)  # [E, B, z]
+        h = h + z @ policy["skill_kernel"]
+        if "film_kernel" in policy:
+            h = h * (1 + z @ policy["film_kernel"])
+    h = xp.maximum(h, 0)
+    i = 0
+    while f"hidden_kernel_{i}" in policy:
+        h = h @ policy[f"hidden_kernel_{i}"] + policy[f"hidden_bias_{i}"][:, None]
+        h = xp.maximum(h, 0)
+        i += 1
+    return xp.tanh((h @ policy["output_kernel"]).sum(0) + policy["output_bias"])
 
-    def one(key):
-        return SkillParams(
-            Learner(spec, config).agent.init(key).actor, normalise.init(spec.observation_size)
-        )
 
-    keys = jax.random.split(jax.random.PRNGKey(0), seeds)
-    return jax.eval_shape(lambda: one(keys[0]) if seeds == 1 else jax.vmap(one)(keys))
+def forward_mlp(policy: Mapping[str, Any], observation: Any, xp: Any) -> Any:
+    """What a high-level policy says of the components, [B, Z], for observations [B, D]."""
+    h = xp.clip(observation, policy["low"], policy["high"])
+    last = sum(name.startswith("kernel_") for name in policy) - 1
+    for i in range(last + 1):
+        h = h @ policy[f"kernel_{i}"] + policy[f"bias_{i}"]
+        h = h if i == last else xp.tanh(h)
+    return h
 
 
-def _pick_seed(spec, config, actor, normaliser, index, step, folder) -> Skills:
-    if not 0 <= index < config.seeds:
-        raise UsageError(f"this run has seeds 0 to {config.seeds - 1}; there is no seed {index}")
-    if config.seeds > 1:
-        actor, normaliser = jax.tree.map(lambda x: x[index], (actor, normaliser))
-    return Skills(
-        spec, config, actor, normaliser, seed=config.seed + index, step=step, folder=folder
-    )
+# --- files ---
+
+
+def policy_name(seeds: int, seed: int) -> str:
+    """The name of a policy's file in a run of so many seeds."""
+    return "policy.safetensors" if seeds == 1 else f"policy-seed{seed}.safetensors"
+
+
+def write_policy(path: Path, policy: Policy, description: Mapping[str, Any]) -> None:
+    """Writes a policy file; it appears once it is whole."""
+    text = json.dumps({"format": FORMAT, **description})
+    with files.replacing(path) as partial:
+        partial.write_bytes(save(policy, metadata={"description": text}))
+
+
+def read_description(path: Path) -> dict[str, Any]:
+    """What a policy file says of itself; no arrays are read."""
+    return _read(path, arrays=False)[0]
+
+
+def read_policy(path: Path) -> tuple[dict[str, Any], Policy]:
+    """The description and the arrays in a policy file."""
+    return _read(path, arrays=True)
+
+
+def _read(path: Path, arrays: bool) -> tuple[dict[str, Any], Policy]:
+    damaged = f"{path} is damaged or not a policy file of dusdi's"
+    advice = "resume its run with --resume to have it written again"
+    try:
+        with safe_open(path, framework="numpy") as file:
+            description = json.loads((file.metadata() or {}).get("description", ""))
+            found = {name: file.get_tensor(name) for name in list(file.keys())} if arrays else {}
+    except (SafetensorError, OSError, ValueError, RecursionError) as error:
+        raise CheckpointError(f"{damaged} ({error}); {advice}") from error
+    if not isinstance(description, dict) or description.get("format") != FORMAT:
+        raise CheckpointError(f"{damaged}: it should say format {FORMAT}; {advice}")
+    broken = [name for name, array in found.items() if np.isnan(array).any()]
+    if broken:
+        raise CheckpointError(f"{damaged}: {broken[0]} is not finite; {advice}")
+    return description, found

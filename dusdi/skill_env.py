@@ -16,9 +16,9 @@ from gymnasium.vector.utils import batch_space
 
 from dusdi.envs.base import World
 from dusdi.errors import UsageError
-from dusdi.hierarchy import Hierarchy
-from dusdi.policy import Skills, load
-from dusdi.rollout import Step
+from dusdi.hierarchy import SkillStepper
+from dusdi.skills import Skills, load
+from dusdi.stepping import Step
 from dusdi.tasks import as_task
 
 FRAMES_PER_SECOND = 2
@@ -58,25 +58,25 @@ class SkillEnv(gymnasium.Env):
         if render_mode not in (None, "rgb_array"):
             raise UsageError(f"pictures come as render_mode 'rgb_array', not {render_mode!r}")
         pictures = render_mode is not None
-        self._hierarchy = Hierarchy(self.task, self.skills, 1, autoreset=False, pictures=pictures)
+        self._stepper = SkillStepper(self.task, self.skills, 1, autoreset=False, pictures=pictures)
         self.render_mode, self._begun = render_mode, False
         self.observation_space = _observation_space(self.task)
-        self.action_space = self.skills.space.as_gymnasium()
+        self.action_space = self.skills.space.to_gymnasium()
 
     def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)
         self._begun = True
-        return self._hierarchy.restart(int(self.np_random.integers(2**31)))[0], {}
+        return self._stepper.reset(int(self.np_random.integers(2**31)))[0], {}
 
     def step(self, action):
         self._check_begun()
-        skill = np.reshape(action, self.skills.skill_shape)
-        step = self._hierarchy.step(self.skills.space.check(skill)[None])
-        self._begun = not step.over[0]
+        skill = self.skills.space.from_gymnasium(np.asarray(action)[None])
+        step = self._stepper.step(skill)
+        self._begun = not step.done[0]
         info = {name: float(value[0]) for name, value in _info(self.task, step).items()}
         terminated = bool(step.terminated[0])
-        truncated = bool(step.over[0]) and not terminated
-        return step.successor[0], float(step.reward[0].sum()), terminated, truncated, info
+        truncated = bool(step.done[0]) and not terminated
+        return step.next_observation[0], float(step.reward[0].sum()), terminated, truncated, info
 
     def _check_begun(self) -> None:
         if not self._begun:
@@ -85,10 +85,10 @@ class SkillEnv(gymnasium.Env):
             )
 
     def render(self):
-        return self._hierarchy.render() if self.render_mode == "rgb_array" else None
+        return self._stepper.render() if self.render_mode == "rgb_array" else None
 
     def close(self):
-        self._hierarchy.close()
+        self._stepper.close()
 
 
 class SkillVectorEnv(gymnasium.vector.VectorEnv):
@@ -98,35 +98,34 @@ class SkillVectorEnv(gymnasium.vector.VectorEnv):
 
     def __init__(self, task: World | str, skills: Skills | str | Path, num_envs: int = 64):
         self.task, self.skills = _prepare(task, skills)
-        self._hierarchy = Hierarchy(self.task, self.skills, num_envs)
+        self._stepper = SkillStepper(self.task, self.skills, num_envs)
         self.num_envs, self.render_mode = num_envs, None
         self.single_observation_space = _observation_space(self.task)
-        self.single_action_space = self.skills.space.as_gymnasium()
+        self.single_action_space = self.skills.space.to_gymnasium()
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = batch_space(self.single_action_space, num_envs)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None):
         super().reset(seed=seed)
-        return self._hierarchy.restart(int(self.np_random.integers(2**31))), {}
+        return self._stepper.reset(int(self.np_random.integers(2**31))), {}
 
     def step(self, actions):
-        skill = np.reshape(actions, (self.num_envs, *self.skills.skill_shape))
-        step = self._hierarchy.step(self.skills.space.check(skill))
+        step = self._stepper.step(self.skills.space.from_gymnasium(actions))
         info: dict[str, Any] = {}
         for name, value in _info(self.task, step).items():
             info[name], info[f"_{name}"] = value, np.ones(self.num_envs, bool)
-        if step.over.any():
+        if step.done.any():
             final = np.full(self.num_envs, None, object)
-            for index in np.flatnonzero(step.over):
-                final[index] = step.successor[index]
-            info |= {"final_obs": final, "_final_obs": step.over}
+            for index in np.flatnonzero(step.done):
+                final[index] = step.next_observation[index]
+            info |= {"final_obs": final, "_final_obs": step.done}
         return (
             step.observation,
             step.reward.sum(-1),
             step.terminated,
-            step.over & ~step.terminated,
+            step.done & ~step.terminated,
             info,
         )
 
     def close_extras(self, **kwargs):
-        self._hierarchy.close()
+        self._stepper.close()

@@ -1,118 +1,135 @@
-"""Skill spaces: what a skill is, how it is drawn and how networks see it.
-
-A skill z has C components. Discrete components take one of K values, uniformly, and reach the networks
-one-hot; continuous ones are uniform in [-1, 1]^M and reach them as they are.
-"""
+"""Skills: the frozen result of pretraining, ready to act. NumPy in, NumPy out, no world needed."""
 
 from __future__ import annotations
 
-import dataclasses
-import math
+import re
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
-import gymnasium
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dusdi.config import Config
-from dusdi.errors import UsageError
+from dusdi.errors import CheckpointError, NonFiniteError, UsageError
+from dusdi.policy import Policy, forward, policy_name, read_policy
+from dusdi.skill_space import SkillSpace
 from dusdi.types import Array, WorldSpec
 
+KINDS = ("skills", "flat", "hierarchy")  # what a policy file can hold
 
-@dataclasses.dataclass(frozen=True)
-class Discrete:
-    """C components with K values each; a skill is int32 [C]."""
 
-    components: int
-    values: int
+class Skills:
+    """A skill policy pi(a | s, z) for one world, frozen.
 
-    @property
-    def component_size(self) -> int:
-        """Network inputs per component, K; also the width of a discriminator's output."""
-        return self.values
+    Attributes:
+      spec: the world it was learned in.
+      space: its skills; `space.to_gymnasium()` is the action space of a policy that chooses them.
+      method: the method that discovered them.
+      skill_length: L, steps a skill stays in force.
+      seed: which seed of the run this is.
+      step: environment steps it was trained for.
+      settings: of the run, as nested tables.
+      description: all that its policy file says of it.
+      folder: the run's folder, if it has one.
+      params: the policy's layers, arrays by name; see `dusdi.policy`.
+    """
 
-    @property
-    def log_prior(self) -> float:
-        """log p(z^i) of one component."""
-        return -math.log(self.values)
+    def __init__(self, description: Mapping[str, Any], params: Policy, folder: Path | None = None):
+        try:
+            self.spec = WorldSpec.from_json(description["world"])
+            self.space = SkillSpace.from_json(description["skill_space"])
+            self.settings: dict[str, Any] = description["settings"]
+            self.method: str = self.settings["method"]
+            self.skill_length: int = self.settings["run"]["skill_length"]
+            self.seed: int = description["seed"]
+            self.step: int = description["step"]
+        except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+            raise CheckpointError(
+                f"a policy does not say what it is: {type(error).__name__}: {error}"
+            ) from error
+        self.description = dict(description)
+        self.params = params
+        self.folder = folder
 
-    def sample(self, key: jax.Array, count: int) -> jax.Array:
-        return jax.random.randint(key, (count, self.components), 0, self.values)
+    def mean_action(self, params: Any, observation: jax.Array, skill: jax.Array) -> jax.Array:
+        """The policy's mean action [n, A] as a pure JAX function; `act` is for people."""
+        return forward(params, observation, self.space.encode(skill), jnp)
 
-    def encode(self, skill: Array) -> jax.Array:
-        """Network input [..., C * K] of skills [..., C]."""
-        one_hot = jax.nn.one_hot(skill, self.values)
-        return one_hot.reshape(*one_hot.shape[:-2], self.components * self.values)
-
-    def as_gymnasium(self) -> gymnasium.Space:
-        """The action space of a policy that chooses skills; a plain number if there is one component."""
-        if self.components == 1:
-            return gymnasium.spaces.Discrete(self.values)
-        return gymnasium.spaces.MultiDiscrete([self.values] * self.components)
-
-    def check(self, skill: Any) -> np.ndarray:
-        """The skill [..., C] as int32, or a `UsageError` that says what is wrong with it."""
-        array = np.asarray(skill)
-        if array.shape[-1:] != (self.components,):
+    def act(self, observation: Array, skill: Array) -> np.ndarray:
+        """The mean action in [-1, 1]: [D] and a skill [W] -> [A], or [B, D], [B, W] -> [B, A]."""
+        observation = np.asarray(observation, np.float32)
+        skill = self.space.check(skill)
+        if observation.shape[-1:] != (self.spec.observation_size,):
             raise UsageError(
-                f"a skill here has {self.components} components with values 0 to {self.values - 1}; got {skill}"
+                f"observations of {self.spec.name!r} have {self.spec.observation_size} entries; "
+                f"got shape {observation.shape}"
             )
-        if (array != np.floor(array)).any() or (array < 0).any() or (array >= self.values).any():
-            raise UsageError(
-                f"skill components take the whole values 0 to {self.values - 1}; got {skill}"
+        rows = observation if observation.ndim == 2 else observation[None]
+        if skill.ndim < 2 or len(skill) != len(rows):
+            skill = np.broadcast_to(skill, (len(rows), self.space.width))
+        action = forward(self.params, rows, self.space.encode(skill, np), np)
+        if not np.isfinite(action).all():
+            raise NonFiniteError(
+                f"the policy for {self.spec.name!r} gives actions that are not finite: its "
+                "parameters are not, or the observation is not"
             )
-        return array.astype(np.int32)
+        return action if observation.ndim == 2 else action[0]
+
+    def sample_skills(self, count: int, seed: int = 0) -> np.ndarray:
+        """Skills drawn from the prior, [count, W]."""
+        return np.asarray(self.space.sample(jax.random.PRNGKey(seed), count))
+
+    def __repr__(self) -> str:
+        what = f"{self.method} skills ({self.space})" if len(self.space) else "flat policy"
+        return f"<{what} for {self.spec.name!r}, seed {self.seed}, {self.step:,} steps>"
 
 
-@dataclasses.dataclass(frozen=True)
-class Continuous:
-    """C components that are points in [-1, 1]^M; a skill is float32 [C, M]."""
+def load(path: str | Path, seed: int = 0) -> Skills:
+    """The skills of a run's folder, or of one policy file.
 
-    components: int
-    dim: int
-
-    @property
-    def component_size(self) -> int:
-        """Network inputs per component, M."""
-        return self.dim
-
-    @property
-    def log_prior(self) -> float:
-        """log p(z^i) of one component: the density of U[-1, 1]^M."""
-        return -self.dim * math.log(2.0)
-
-    def sample(self, key: jax.Array, count: int) -> jax.Array:
-        return jax.random.uniform(key, (count, self.components, self.dim), minval=-1.0, maxval=1.0)
-
-    def encode(self, skill: Array) -> jax.Array:
-        """Network input [..., C * M] of skills [..., C, M]."""
-        skill = jnp.asarray(skill)
-        return skill.reshape(*skill.shape[:-2], self.components * self.dim)
-
-    def as_gymnasium(self) -> gymnasium.Space:
-        """The action space of a policy that chooses skills."""
-        return gymnasium.spaces.Box(-1.0, 1.0, (self.components, self.dim), np.float32)
-
-    def check(self, skill: Any) -> np.ndarray:
-        """The skill [..., C, M] as float32, or a `UsageError` that says what is wrong with it."""
-        array = np.asarray(skill, np.float32)
-        if array.shape[-1:] != (self.dim,) or array.shape[-2:-1] != (self.components,):
-            if array.size != self.components * self.dim:
-                raise UsageError(
-                    f"a skill here has {self.components} components of {self.dim} numbers in [-1, 1]; got {skill}"
-                )
-            array = array.reshape(self.components, self.dim)
-        if not (np.abs(array) <= 1).all():
-            raise UsageError(f"skill components are in [-1, 1]; got {skill}")
-        return array
+    `seed` counts from 0 in a run of several seeds.
+    """
+    file = find_policy(path, seed)
+    description, arrays = read_policy(file)
+    if description.get("kind") == "hierarchy":
+        raise UsageError(f"{path} solves a task; name the run that learned the skills it chooses")
+    return Skills(description, arrays, file.parent)
 
 
-SkillSpace = Discrete | Continuous
+def find_policy(path: str | Path, seed: int = 0) -> Path:
+    """The policy file of a run's folder for one of its seeds, or the one that is named."""
+    path = Path(path)
+    if path.is_file():
+        return path
+    single = path / policy_name(1, 0)
+    if single.exists():
+        found = [single]
+    else:
+        several = [file for file in _listed(path) if _seed_of(file) is not None]
+        found = sorted(several, key=lambda file: _seed_of(file) or 0)
+    if not found:
+        raise CheckpointError(f"{path} holds no run: there is no {single.name} in it{_why(path)}")
+    if not 0 <= seed < len(found):
+        raise UsageError(f"this run has seeds 0 to {len(found) - 1}; there is no seed {seed}")
+    return found[seed]
 
 
-def factored_space(spec: WorldSpec, config: Config) -> SkillSpace:
-    """One skill component for each controlled factor."""
-    if config.skill_kind == "discrete":
-        return Discrete(len(spec.controlled), config.skill_values)
-    return Continuous(len(spec.controlled), config.skill_dim)
+def _listed(folder: Path) -> list[Path]:
+    try:
+        return list(folder.iterdir())
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise CheckpointError(f"{folder} can't be read: {error.strerror}") from error
+
+
+def _seed_of(file: Path) -> int | None:
+    match = re.fullmatch(r"policy-seed(\d+)\.safetensors", file.name)
+    return int(match[1]) if match else None
+
+
+def _why(folder: Path) -> str:
+    if (folder / "config.json").exists():
+        return ", since it was stopped before its first checkpoint; go on with --resume"
+    return ""

@@ -1,7 +1,7 @@
 """The data that flows through the program, named once.
 
-Shape letters used everywhere: B batch, D observation entries, A action entries, C skill components,
-K values of a discrete component, M dimensions of a continuous component, S seeds.
+Shape letters used everywhere: B batch, n environments, D observation entries, A action entries,
+C skill components, W numbers that store a skill, K reward channels, S seeds.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import json
 import math
 import operator
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -62,7 +62,7 @@ class WorldSpec:
       action_size: A; actions are in [-1, 1].
       factors: the parts of the observation; they never overlap.
       episode_length: steps until the world is reset.
-      codes: observation entries whose numbers only name things, like the number of a target.
+      categorical: observation entries that are categories, like the number of a target.
       channels: names of the parts its reward consists of; none if it gives no reward.
     """
 
@@ -72,7 +72,7 @@ class WorldSpec:
     action_size: int
     factors: tuple[Factor, ...]
     episode_length: int = 1000
-    codes: tuple[int, ...] = ()
+    categorical: tuple[int, ...] = ()
     channels: tuple[str, ...] = ()
 
     def __post_init__(self):
@@ -114,7 +114,7 @@ class WorldSpec:
         factors = tuple(
             Factor(f["name"], tuple(f["indices"]), f["controlled"]) for f in data["factors"]
         )
-        lists = {name: tuple(data.get(name, ())) for name in ("codes", "channels")}
+        lists = {name: tuple(data.get(name, ())) for name in ("categorical", "channels")}
         return cls(**{**data, **lists, "factors": factors})
 
 
@@ -164,7 +164,7 @@ DIFFERENCES = {
     "action_size": "{} actions",
     "episode_length": "episodes of {} steps",
     "channels": "reward channels {}",
-    "codes": "codes in entries {}",
+    "categorical": "categorical entries {}",
 }
 
 
@@ -230,7 +230,7 @@ class Transition(NamedTuple):
       reward: what the world paid, [B, K]; K is 0 in worlds without reward.
       next_observation: s', [B, D]; the true successor, also where the world was reset afterwards.
       terminated: [B], true where the world ended for good, so that nothing follows s'.
-      skill: z, [B, C] int32 if discrete, [B, C, M] float32 if continuous.
+      skill: z, [B, W]; see `dusdi.skill_space`.
       skill_age: [B] int32, how many steps z had been in force on arriving in s' (1: the first).
     """
 
@@ -243,28 +243,21 @@ class Transition(NamedTuple):
     skill_age: Array
 
 
-def at_chance(accuracy: float, chance: float) -> bool:
-    """Whether an accuracy is hardly better than guessing: less than a tenth of the way to 1, or than half as good again."""
-    return accuracy < min(chance + 0.1 * (1 - chance), 1.5 * chance)
+class Batch(NamedTuple):
+    """A batch of transitions as learners see it.
 
-
-PRIOR_VARIANCE = 1 / 3  # of a continuous skill component, uniform in [-1, 1]
-
-
-def idle_components(rows: Sequence[Mapping[str, float]], chance: float | None) -> dict[str, str]:
-    """The skill components that discriminators can hardly tell, by log rows (one per seed), with what the rows say of them.
-
-    `chance` is the accuracy of guessing the value of a discrete component; None if that is not known.
+    The fields are those of `Transition`, with observations normalised; `raw` has them as the world
+    gave them.
     """
-    idle = {}
-    for name in rows[0] if rows else ():
-        kind, _, component = name.partition("/")
-        mean = sum(row[name] for row in rows) / len(rows)
-        if kind == "accuracy" and component and chance is not None and at_chance(mean, chance):
-            idle[component] = f"accuracy {mean:.2f}, chance {chance:.2f}"
-        if kind == "squared_error" and component and mean > 0.9 * PRIOR_VARIANCE:
-            idle[component] = f"squared error {mean:.2f}, chance {PRIOR_VARIANCE:.2f}"
-    return idle
+
+    observation: Array
+    action: Array
+    reward: Array
+    next_observation: Array
+    terminated: Array
+    skill: Array
+    skill_age: Array
+    raw: Transition
 
 
 def mean_metrics(sums: Mapping[str, float], updates: int) -> dict[str, float]:

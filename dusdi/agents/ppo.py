@@ -1,8 +1,9 @@
-"""Proximal policy optimisation over skills (Schulman et al. 2017), plain or with the causal policy gradient (Hu et al. 2023).
+"""Proximal policy optimisation over skills, plain or with the causal policy gradient.
 
-The policy chooses all components of a skill at once, independently given the observation. Plain PPO adds up all rewards and
-credits all components through one probability ratio. The causal policy gradient keeps K reward channels, each with a value of
-its own, and credits each component, through its own ratio, with the channels that can depend on it.
+The policy chooses all components of a skill at once, independently given the observation. Plain PPO
+(Schulman et al. 2017) adds up all rewards and credits all components through one probability ratio.
+The causal policy gradient (Hu et al. 2023) keeps K reward channels, each with a value of its own,
+and credits each component, through its own ratio, with the channels that can depend on it.
 """
 
 from __future__ import annotations
@@ -19,15 +20,14 @@ import optax
 from flax import struct
 
 from dusdi import normalise
-from dusdi.config import PPOConfig
-from dusdi.nets import LOG_2PI
 from dusdi.normalise import Normaliser
-from dusdi.skills import Discrete, SkillSpace
+from dusdi.settings import PPOSettings
+from dusdi.skill_space import Group, SkillSpace
 from dusdi.types import Array, Metrics
 
 
 class PPOState(struct.PyTreeNode):
-    """Parameters of policy and values, the optimiser, and the moments of the returns in each channel."""
+    """Parameters of policy and values, the optimiser, and the moments of each channel's returns."""
 
     params: Any
     optimiser: optax.OptState
@@ -39,12 +39,12 @@ class Rollout(NamedTuple):
 
     Attributes:
       observation: [..., D].
-      skill: [..., C] or [..., C, M].
+      skill: what was chosen, [..., W].
       log_prob: of each component when it was chosen, [..., C].
       value: of the observation, [..., K].
       next_value: of the true successor, [..., K].
       reward: [..., K].
-      terminated, over: [...]; nothing follows, or the episode ended for whatever reason.
+      terminated, done: [...]; nothing follows, or the episode ended for whatever reason.
     """
 
     observation: Array
@@ -54,7 +54,7 @@ class Rollout(NamedTuple):
     next_value: Array
     reward: Array
     terminated: Array
-    over: Array
+    done: Array
 
 
 class _Network(nn.Module):
@@ -78,38 +78,38 @@ class PPO:
     """The learner for one task and skill space.
 
     Attributes:
-      causal: bool [K, C], whether a channel can depend on a component; counts only with the causal policy gradient.
+      causal: bool [K, C], whether a channel can depend on a component; counts only for "cpg".
+      agent: "ppo", or "cpg" for the causal policy gradient.
     """
 
     observation_size: int
     skill_space: SkillSpace
     causal: np.ndarray
-    config: PPOConfig
+    agent: str
+    settings: PPOSettings
 
     # --- the policy ---
-
-    @property
-    def _is_discrete(self) -> bool:
-        return isinstance(self.skill_space, Discrete)
 
     @property
     def _channels(self) -> int:
         return len(self.causal)
 
     @property
+    def _is_causal(self) -> bool:
+        return self.agent == "cpg"
+
+    @property
     def _policy(self) -> _Network:
-        return _Network(
-            self.config.hidden, self.skill_space.components * self.skill_space.component_size, True
-        )
+        return _Network(self.settings.hidden, self.skill_space.size, True)
 
     @property
     def _critic(self) -> _Network:
-        return _Network(self.config.hidden, self._channels, False)
+        return _Network(self.settings.hidden, self._channels, False)
 
     @property
     def _optimiser(self) -> optax.GradientTransformation:
-        clip = optax.clip_by_global_norm(self.config.max_gradient)
-        return optax.chain(clip, optax.adam(self.config.learning_rate, eps=1e-5))
+        clip = optax.clip_by_global_norm(self.settings.max_gradient)
+        return optax.chain(clip, optax.adam(self.settings.learning_rate, eps=1e-5))
 
     def init(self, key: jax.Array) -> PPOState:
         policy_key, critic_key = jax.random.split(key)
@@ -117,50 +117,61 @@ class PPO:
         params: dict[str, Any] = {
             "policy": self._policy.init(policy_key, x),
             "critic": self._critic.init(critic_key, x),
+            "free": [self._first_free(group) for group in self.skill_space.groups],
         }
-        if not self._is_discrete:
-            params["log_std"] = jnp.full(
-                (self.skill_space.components, self.skill_space.component_size), -0.5
-            )
-        # Values are next to nothing until the first returns were seen: noise of the size 1 would be learned from, and drown small
-        # rewards for as long as it counts in the moments.
+        # Values are next to nothing until the first returns were seen: noise of the size 1 would
+        # be learned from, and drown small rewards for as long as it counts in the moments.
         returns = normalise.init(self._channels).replace(variance=jnp.zeros(self._channels))
         return PPOState(params, self._optimiser.init(params), returns)
 
-    def logits(self, params: Any, observation: Array) -> jax.Array:
-        """What the policy says of each component: log probabilities [B, C, K] up to a constant, or means [B, C, M]."""
+    def _first_free(self, group: Group) -> jax.Array:
+        """Parameters of the policy that depend on no observation, [members, p]."""
+        return jnp.tile(group.space.policy_parameters, (len(group.members), 1))
+
+    def _outputs(self, params: Any, observation: Array) -> list[jax.Array]:
+        """What the policy says of each group of components, [B, members, size]."""
         out: Any = self._policy.apply(params["policy"], observation)
-        return out.reshape(len(out), self.skill_space.components, self.skill_space.component_size)
+        return self.skill_space.split(out)
 
     def log_prob(
-        self, params: Any, observation: Array, skill: Array
+        self, params: Any, observation: Array, choice: Array
     ) -> tuple[jax.Array, jax.Array]:
         """Log probability (density) of each chosen component, and its entropy, each [B, C]."""
-        out = self.logits(params, observation)
-        if self._is_discrete:
-            log_p = jax.nn.log_softmax(out)
-            chosen = jnp.take_along_axis(log_p, skill[..., None], axis=-1)[..., 0]
-            return chosen, -jnp.sum(jnp.exp(log_p) * log_p, axis=-1)
-        log_std = params["log_std"]
-        density = -0.5 * ((skill - out) / jnp.exp(log_std)) ** 2 - log_std - 0.5 * LOG_2PI
-        entropy = jnp.sum(log_std + 0.5 * (1 + LOG_2PI), axis=-1)
-        return density.sum(-1), jnp.broadcast_to(entropy, density.shape[:-1])
+        space = self.skill_space
+        log_probs = []
+        entropies = []
+        outputs = self._outputs(params, observation)
+        for group, out, free in zip(space.groups, outputs, params["free"], strict=True):
+            chosen = space.gather(choice, group)
+            log_probs.append(group.space.log_prob(out, free, chosen))
+            entropies.append(group.space.entropy(out, free))
+        return space.arrange(log_probs), space.arrange(entropies)
 
     def sample(self, params: Any, key: jax.Array, observation: Array) -> jax.Array:
-        """Skills drawn from the policy. Continuous ones may leave the box; `bounded` brings them back."""
-        out = self.logits(params, observation)
-        if self._is_discrete:
-            return jax.random.categorical(key, out).astype(jnp.int32)
-        return out + jnp.exp(params["log_std"]) * jax.random.normal(key, out.shape)
+        """Choices [B, W] drawn from the policy; `bounded` makes skills of them."""
+        space = self.skill_space
+        keys = jax.random.split(key, len(space.groups))
+        outputs = self._outputs(params, observation)
+        parts = [
+            group.space.draw(key, out, free)
+            for group, key, out, free in zip(
+                space.groups, keys, outputs, params["free"], strict=True
+            )
+        ]
+        return space.join(parts)
 
-    def bounded(self, skill: jax.Array) -> jax.Array:
-        """Skills as the skill policy knows them."""
-        return skill if self._is_discrete else jnp.clip(skill, -1.0, 1.0)
+    def bounded(self, choice: jax.Array) -> jax.Array:
+        """The skills that choices stand for: continuous ones may lie outside of their space."""
+        space = self.skill_space
+        parts = [group.space.bounded(space.gather(choice, group)) for group in space.groups]
+        return space.join(parts)
 
     def mode(self, params: Any, observation: Array) -> jax.Array:
-        """The most probable skills."""
-        out = self.logits(params, observation)
-        return out.argmax(-1).astype(jnp.int32) if self._is_discrete else jnp.clip(out, -1.0, 1.0)
+        """The most probable skills, [B, W]."""
+        space = self.skill_space
+        outputs = self._outputs(params, observation)
+        pairs = zip(space.groups, outputs, strict=True)
+        return space.join([group.space.mode(out) for group, out in pairs])
 
     def value(self, state: PPOState, observation: Array) -> jax.Array:
         """The value of each channel, [B, K]."""
@@ -169,12 +180,12 @@ class PPO:
         )
 
     def _unscaled(self, returns: Normaliser, value: Any) -> jax.Array:
-        if not self.config.normalise_returns:
+        if not self.settings.normalise_returns:
             return value
         return value * jnp.sqrt(returns.variance + 1e-6) + returns.mean
 
     def _scaled(self, returns: Normaliser, value: jax.Array) -> jax.Array:
-        if not self.config.normalise_returns:
+        if not self.settings.normalise_returns:
             return value
         return (value - returns.mean) / jnp.sqrt(returns.variance + 1e-6)
 
@@ -182,28 +193,28 @@ class PPO:
 
     def advantages(self, rollout: Rollout) -> jax.Array:
         """Generalised advantage estimates of each channel, [T, n, K] (Schulman et al. 2016)."""
-        config = self.config
+        settings = self.settings
         follows, goes_on = (
-            1.0 - jnp.asarray(x, jnp.float32)[..., None] for x in (rollout.terminated, rollout.over)
+            1.0 - jnp.asarray(x, jnp.float32)[..., None] for x in (rollout.terminated, rollout.done)
         )
-        error = rollout.reward + config.discount * follows * rollout.next_value - rollout.value
+        error = rollout.reward + settings.discount * follows * rollout.next_value - rollout.value
 
         def backwards(later, now):
             error, goes_on = now
-            advantage = error + config.discount * config.gae_lambda * goes_on * later
+            advantage = error + settings.discount * settings.gae_lambda * goes_on * later
             return advantage, advantage
 
         return jax.lax.scan(backwards, jnp.zeros_like(error[0]), (error, goes_on), reverse=True)[1]
 
     def credit(self, advantage: jax.Array) -> jax.Array:
-        """Advantages [B, K] for each probability ratio: of all components together [B, 1], or of each one [B, C]."""
-        if self.config.agent == "cpg":
+        """Advantages [B, K] for each probability ratio: [B, 1] for a joint one, or [B, C]."""
+        if self._is_causal:
             return advantage @ jnp.asarray(self.causal, jnp.float32)
         return advantage.sum(-1, keepdims=True)
 
     def _grouped(self, log_prob: jax.Array) -> jax.Array:
         """Log probabilities [B, C] of what has a ratio of its own."""
-        return log_prob if self.config.agent == "cpg" else log_prob.sum(-1, keepdims=True)
+        return log_prob if self._is_causal else log_prob.sum(-1, keepdims=True)
 
     def policy_loss(
         self, params: Any, batch: Rollout, credit: jax.Array
@@ -212,22 +223,20 @@ class PPO:
         log_prob, entropy = self.log_prob(params, batch.observation, batch.skill)
         change = self._grouped(log_prob - batch.log_prob)
         ratio = jnp.exp(change)
-        mean, deviation = credit.mean(0), credit.std(0)
-        # A component that no reward depends on has no credit; rounding errors divided by their deviation must not make any.
+        mean = credit.mean(0)
+        deviation = credit.std(0)
+        # A component that no reward depends on has no credit; rounding errors divided by their
+        # deviation must not make any.
         scaled = jnp.where(
             deviation > 1e-6 * jnp.abs(mean), (credit - mean) / (deviation + 1e-8), 0.0
         )
-        clipped = jnp.clip(ratio, 1 - self.config.clip, 1 + self.config.clip)
+        clipped = jnp.clip(ratio, 1 - self.settings.clip, 1 + self.settings.clip)
         gain = jnp.minimum(ratio * scaled, clipped * scaled).sum(-1).mean()
         # The non-negative estimate of KL(old, new) by (r - 1) - log r
         kl = jnp.sum(ratio - 1 - change, axis=-1).mean()
-        counted = (
-            self.causal.any(0)
-            if self.config.agent == "cpg"
-            else np.ones(self.skill_space.components)
-        )
+        counted = self.causal.any(0) if self._is_causal else np.ones(len(self.skill_space))
         spread = (entropy @ jnp.asarray(counted, jnp.float32)).mean()
-        loss = -gain - self.config.entropy_weight * spread
+        loss = -gain - self.settings.entropy_weight * spread
         return loss, {
             "loss/policy": -gain,
             "entropy": spread,
@@ -237,10 +246,13 @@ class PPO:
 
     def update(self, state: PPOState, key: jax.Array, rollout: Rollout) -> tuple[PPOState, Metrics]:
         """Several epochs of gradient steps on minibatches of a rollout [T, n]."""
-        config, advantage = self.config, self.advantages(rollout)
+        settings = self.settings
+        advantage = self.advantages(rollout)
         targets = (advantage + rollout.value).reshape(-1, self._channels)
         returns = (
-            normalise.update(state.returns, targets) if config.normalise_returns else state.returns
+            normalise.update(state.returns, targets)
+            if settings.normalise_returns
+            else state.returns
         )
         flat = jax.tree.map(
             lambda x: x.reshape(-1, *x.shape[2:]), (rollout, self.credit(advantage))
@@ -251,7 +263,7 @@ class PPO:
             policy_loss, metrics = self.policy_loss(params, batch, credit)
             value: Any = self._critic.apply(params["critic"], batch.observation)
             value_loss = jnp.mean(jnp.sum((value - target) ** 2, axis=-1))
-            return policy_loss + config.value_weight * value_loss, metrics | {
+            return policy_loss + settings.value_weight * value_loss, metrics | {
                 "loss/value": value_loss / self._channels
             }
 
@@ -264,17 +276,17 @@ class PPO:
                 params, batch, credit, target
             )
             updates, moved = self._optimiser.update(grads, optimiser, params)
-            if config.target_kl:
-                going &= metrics["kl"] <= config.target_kl
+            if settings.target_kl:
+                going &= metrics["kl"] <= settings.target_kl
             new = (optax.apply_updates(params, updates), moved)
             params, optimiser = jax.tree.map(
                 lambda a, b: jnp.where(going, a, b), new, (params, optimiser)
             )
             return (params, optimiser, going), metrics
 
-        keys = jax.random.split(key, config.epochs)
+        keys = jax.random.split(key, settings.epochs)
         order = jax.vmap(lambda key: jax.random.permutation(key, rows))(keys).reshape(
-            -1, config.batch_size
+            -1, settings.batch_size
         )
         (params, optimiser, _), metrics = jax.lax.scan(
             step, (state.params, state.optimiser, jnp.bool_(True)), order

@@ -59,7 +59,7 @@ class World(abc.ABC):
     #: config fields that this world wants different, by preset: {"fast": {"alpha": 0.05}}
     presets: Mapping[str, Mapping[str, Any]] = {}
     #: for tasks: config fields that the agents "ppo" and "sac" want different, by preset: {"fast": {"sac": {"num_envs": 16}}}
-    agent_presets: Mapping[str, Mapping[str, Mapping[str, Any]]] = {}
+    task_presets: Mapping[str, Mapping[str, Mapping[str, Any]]] = {}
     #: disentanglement, completeness and informativeness in Table 1 of the paper, by method
     paper_dci: Mapping[str, tuple[float, float, float]] = {}
     #: options that make it larger than the paper's
@@ -101,7 +101,7 @@ class HostWorld(World):
     """A world whose copies are stepped outside the compiled program."""
 
     #: for tasks: steps take most of the time, so there are fewer, and more updates for each of them
-    agent_presets = {
+    task_presets = {
         "fast": {
             "ppo": {
                 "steps": 256_000,
@@ -136,6 +136,10 @@ class JaxWorld(World):
     @abc.abstractmethod
     def observe(self, state: EnvState) -> jax.Array:
         """The observation [D] in a state."""
+
+    def terminated(self, state: EnvState) -> jax.Array:
+        """Whether the world ends for good in a state, bool []."""
+        return jnp.zeros((), bool)
 
     def reward(self, state: EnvState) -> jax.Array:
         """What the step into a state earned in each reward channel, [K]."""

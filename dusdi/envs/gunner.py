@@ -68,14 +68,14 @@ class Gunner2D(JaxWorld):
             Factor("target state", (5, 6)),
         ),
         episode_length=1000,
-        codes=(6,),
+        categorical=(6,),
     )
     #: Plain entries gather each skill in one place of factors with several dimensions. What is hit betrays where the agent
     #: stands only in combination with the aim, so q_psi needs hidden layers, and a weight that counts. See docs/experiments.md.
     presets = {
         "fast": {
-            "bumps_on": "codes",
-            "discriminator_bumps": 8,
+            "rbf_on": "categorical",
+            "rbf_features": 8,
             "discriminator_lr": 5e-3,
             "penalty_hidden": (64, 64),
             "penalty_lr": 5e-4,

@@ -56,11 +56,11 @@ class MultiParticle(JaxWorld):
             learn_alpha=True,
             target_entropy=0.4,
             discount=0.93,  # far enough to go past what others claim
-            reward_floor=0.3,  # and cheap enough
-            discriminator_bumps=18,  # values keep as far apart as bumps are wide; too far, and the last ones don't fit everywhere
+            prior_mixture=0.3,  # and cheap enough
+            rbf_features=18,  # values keep as far apart as bumps are wide; too far, and the last ones don't fit everywhere
             discriminator_decay=1e-2,  # without, a value claims both ends
-            elsewhere_weight=1.5,
-            elsewhere_steps=3_072_000,
+            background_weight=1.5,
+            background_steps=3_072_000,
         )
     }
     paper_dci = {"dusdi": (0.705, 0.750, 0.849), "diayn-mc": (0.002, 0.003, 0.791)}

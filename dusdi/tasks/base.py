@@ -105,8 +105,8 @@ class Task(World):
 
     def learn_for(self, steps: int) -> None:
         """Has agents of preset `fast` learn the task for so many environment steps."""
-        wishes = self.agent_presets.get("fast", {})
-        self.agent_presets = {
+        wishes = self.task_presets.get("fast", {})
+        self.task_presets = {
             "fast": {agent: {**wishes.get(agent, {}), "steps": steps} for agent in ("ppo", "sac")}
         }
 

@@ -23,7 +23,7 @@ class Shooting(JaxTask):
 
     #: What a decision earns is known at its end, so that learning need not wait for long rollouts, and may take big steps without
     #: being kept at random (docs/experiments.md). A flat policy has few copies of the world, which see four episodes each.
-    agent_presets = {
+    task_presets = {
         "fast": {
             "ppo": {"steps": 256_000, "rollout_length": 2, "checkpoint_every": 128_000, "clip": 0.3, "entropy_weight": 0.0},
             "sac": {

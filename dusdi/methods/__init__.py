@@ -1,0 +1,51 @@
+"""Methods by name, each one file: skill discovery, and soft actor-critic on a task's reward.
+
+A method of one's own needs no entry here: name it `package.module:Class`, or hand in the class.
+"""
+
+from __future__ import annotations
+
+import importlib
+
+from dusdi.errors import UsageError, unknown_name
+from dusdi.methods.base import Method
+from dusdi.methods.diayn import Diayn, DiaynMC
+from dusdi.methods.dusdi import Dusdi
+from dusdi.methods.sac import Flat
+
+#: The register. Adding a method means a file and a line here.
+METHODS: dict[str, type[Method]] = {method.name: method for method in (Dusdi, Diayn, DiaynMC, Flat)}
+_HANDED_IN: dict[str, type[Method]] = {}
+
+
+def method_name(method: str | type[Method]) -> str:
+    """The name by which `find_method` finds a method; a class may be handed in instead."""
+    if isinstance(method, str):
+        return method
+    if not (isinstance(method, type) and issubclass(method, Method)):
+        raise UsageError(f"a method is a name or a class of dusdi.Method, not {method!r}")
+    if METHODS.get(method.name) is method:
+        return method.name
+    name = f"{method.__module__}:{method.__qualname__}"
+    _HANDED_IN[name] = method
+    return name
+
+
+def find_method(name: str) -> type[Method]:
+    """The method of that name: registered, handed in, or imported as `package.module:Class`."""
+    if name in METHODS:
+        return METHODS[name]
+    if name in _HANDED_IN:
+        return _HANDED_IN[name]
+    module, colon, attribute = name.partition(":")
+    if not colon:
+        raise unknown_name("method", name, METHODS)
+    try:
+        found = getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise UsageError(
+            f"the method {name!r} can't be imported ({error}); name it as package.module:Class"
+        ) from error
+    if not (isinstance(found, type) and issubclass(found, Method)):
+        raise UsageError(f"{name!r} is not a class of dusdi.Method")
+    return found

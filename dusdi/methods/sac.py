@@ -1,0 +1,66 @@
+"""No skills at all: soft actor-critic on the reward of a task, which skills are compared with."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from dusdi.errors import UsageError
+from dusdi.methods.base import Method, MethodSettings
+from dusdi.skill_space import SkillSpace
+
+
+@dataclasses.dataclass(frozen=True)
+class FlatSettings(MethodSettings):
+    """There is nothing to set besides soft actor-critic itself."""
+
+
+class Flat(Method):
+    """The world's own reward channels; nothing is learned besides the policy."""
+
+    name = "sac"
+    Settings = FlatSettings
+    used_by = "fine-tuning"
+    learns_task = True
+    presets = {
+        "fast": dict(
+            steps=4_096_000,
+            log_every=128_000,
+            checkpoint_every=2_048_000,
+            episode_length=0,
+            additive_actor=False,
+            input_gain=0.0,
+            decompose_q=False,
+            actor_hidden=(256, 256),
+            critic_hidden=(256, 256),
+            actor_lr=1e-3,
+            critic_lr=1e-3,
+            discount=0.99,
+            tau=0.01,
+            twin_critics=True,
+            learn_alpha=True,
+            target_entropy=-0.5,
+        ),
+        "debug": dict(steps=6_400, log_every=3_200, checkpoint_every=3_200),
+    }
+
+    def __init__(self, spec, settings):
+        if not spec.channels:
+            raise UsageError(
+                f"{spec.name!r} pays no reward to learn from; name a task, or a method that "
+                "discovers skills"
+            )
+        self.skill_space = SkillSpace(())
+        self.channels = spec.channels
+        self.channel_components = (None,) * len(spec.channels)
+
+    def init(self, key):
+        del key
+        return ()
+
+    def update(self, state, key, batch, step):
+        del key, batch, step
+        return state, {}
+
+    def reward(self, state, key, batch, step):
+        del state, key, step
+        return batch.reward

@@ -1,0 +1,138 @@
+"""Rollouts of frozen policies for evaluation: steps under random skills, and whole episodes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from dusdi.envs.base import JaxWorld, World
+from dusdi.errors import UsageError
+from dusdi.skill_space import SkillSpace
+from dusdi.skills import Skills
+from dusdi.stepping import HostStepper
+
+#: A rollout has at least so many episodes, shorter than the world's if need be.
+MIN_EPISODES = 10
+#: The most environments that are made at once; those with physics take 10 MB each.
+MAX_ENVS = 100
+
+
+class Rollout(NamedTuple):
+    """Steps of a skill policy, one row a step.
+
+    Attributes:
+      observation: the observation after the step, [n, D].
+      skill: the skill in force, [n, W].
+      episode: the number of the episode that the row comes from, [n].
+    """
+
+    observation: np.ndarray
+    skill: np.ndarray
+    episode: np.ndarray
+
+
+#: Actions [n, A] for observations [n, D], skills [n, W], and a function that gives the state of
+#: the world, which scripted experts read.
+Actor = Callable[[np.ndarray, np.ndarray, Callable[[], Any]], np.ndarray]
+
+
+def skill_actor(skills: Skills) -> Actor:
+    """Frozen skills as an actor."""
+    size = skills.spec.observation_size
+    return lambda observation, skill, state: skills.act(observation[:, :size], skill)
+
+
+def expert_actor(world: World) -> Actor:
+    """The scripted expert of a world as an actor."""
+    expert = world.expert
+    if expert is None:
+        raise UsageError(f"nobody wrote a scripted expert for {world.spec.name!r}")
+    act = jax.jit(jax.vmap(expert)) if isinstance(world, JaxWorld) else expert
+    return lambda observation, skill, state: np.asarray(act(state(), skill), np.float32)
+
+
+def collect(
+    world: World,
+    actor: Actor,
+    space: SkillSpace,
+    *,
+    steps: int,
+    skill_length: int,
+    seed: int,
+    advance: Callable[[int], None] = lambda done: None,
+) -> Rollout:
+    """About `steps` steps under skills that are redrawn every `skill_length` steps and at resets.
+
+    They are played by at most `MAX_ENVS` environments, which begin a new episode whenever one is
+    done. `advance` is told how many steps are done.
+    """
+    length = min(world.spec.episode_length, max(skill_length, steps // MIN_EPISODES))
+    episodes = max(1, steps // length)
+    count = min(MAX_ENVS, episodes)
+    key, skill_key = jax.random.split(jax.random.PRNGKey(seed))
+    skill = np.array(space.sample(skill_key, count))
+    age = np.zeros(count, int)
+    episode = np.arange(count)
+    begun = count
+    rows = []
+    stepper = HostStepper(world, count, length)
+    try:
+        observation = stepper.reset(seed)
+        for t in range(episodes * length // count):
+            step = stepper.step(actor(observation, skill, stepper.state))
+            rows.append(Rollout(step.next_observation, skill.copy(), episode.copy()))
+            observation = step.observation
+            age += 1
+            redraw = (age >= skill_length) | step.done
+            if redraw.any():
+                key, skill_key = jax.random.split(key)
+                skill[redraw] = np.asarray(space.sample(skill_key, count))[redraw]
+                age[redraw] = 0
+            fresh = int(np.count_nonzero(step.done))
+            episode[step.done] = begun + np.arange(fresh)
+            begun += fresh
+            advance((t + 1) * count)
+    finally:
+        stepper.close()
+    return Rollout(*(np.concatenate(column) for column in zip(*rows, strict=True)))
+
+
+def play_episodes(
+    task: World,
+    decide: Callable[[np.ndarray], np.ndarray],
+    actor: Actor,
+    *,
+    interval: int,
+    episodes: int,
+    seed: int,
+    advance: Callable[[int], None] = lambda done: None,
+) -> np.ndarray:
+    """The return of each of so many episodes in each channel, [episodes, K].
+
+    There is a decision every `interval` steps, by which the actor acts. At most `MAX_ENVS`
+    episodes are played at a time. `advance` is told how many steps are done.
+    """
+    length = task.spec.episode_length
+    earned = np.zeros((episodes, len(task.spec.channels)))
+    for start in range(0, episodes, MAX_ENVS):
+        ours = earned[start : start + MAX_ENVS]
+        going = np.ones(len(ours), bool)
+        stepper = HostStepper(task, len(ours), rewarded=True)
+        try:
+            observation = stepper.reset((seed + start) % 2**31)
+            for t in range(length):
+                if t % interval == 0:
+                    decision = decide(observation)
+                step = stepper.step(actor(observation, decision, stepper.state))
+                ours[going] += step.reward[going]
+                going &= ~step.done
+                observation = step.observation
+                advance(start * length + (t + 1) * len(ours))
+                if not going.any():
+                    break
+        finally:
+            stepper.close()
+    return earned

@@ -1,0 +1,116 @@
+"""A reward that a user hands in: a function of a component's value and of what its factor did.
+
+`function(value, before, after)` gets the component's value ([B] for a category, else [B, m]) and
+its factor's entries before and after a step ([B, d], in the world's units), all as JAX arrays, and
+returns the reward [B]. It is needed while learning only.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from dusdi.errors import UsageError
+from dusdi.skill_space import SkillSpace
+from dusdi.types import Batch, WorldSpec
+
+RewardFunction = Callable[[jax.Array, jax.Array, jax.Array], jax.Array]
+
+_HANDED_IN: dict[str, RewardFunction] = {}  # by the name that settings store
+
+
+def name_function(function: RewardFunction | str) -> str:
+    """The name `package.module:function`, by which `find_function` finds it again."""
+    if isinstance(function, str):
+        return function
+    if not callable(function):
+        raise UsageError(f"a reward is a function or package.module:function, not {function!r}")
+    kind = function if hasattr(function, "__qualname__") else type(function)
+    name = f"{kind.__module__}:{kind.__qualname__}"
+    _HANDED_IN[name] = function
+    return name
+
+
+def find_function(name: str) -> RewardFunction:
+    """The function of that name: one that was handed in, or imported from its module."""
+    if name in _HANDED_IN:
+        return _HANDED_IN[name]
+    module, _, attribute = name.partition(":")
+    try:
+        found: Any = importlib.import_module(module)
+        for part in attribute.split("."):
+            found = getattr(found, part)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise UsageError(
+            f"the reward function {name!r} can't be imported ({error}); name it as "
+            "package.module:function, or hand it in again (rewards={...} in Python)"
+        ) from error
+    if not callable(found):
+        raise UsageError(f"{name!r} is not a function")
+    return found
+
+
+class FunctionSource:
+    """Pays components by functions of their values and factors."""
+
+    def __init__(
+        self, spec: WorldSpec, space: SkillSpace, targets: Sequence[int], names: Sequence[str]
+    ):
+        """`names` are those of the functions, one for each target."""
+        self.targets = tuple(targets)
+        self._space = space
+        self._functions = [find_function(name) for name in names]
+        self._indices = [np.array(spec.controlled[target].indices) for target in targets]
+        for target, function in zip(self.targets, self._functions, strict=True):
+            self._check(target, function)
+
+    def _check(self, target: int, function: RewardFunction) -> None:
+        """Raises a `UsageError` unless the function gives a number for each row."""
+        rows = 2
+        width = len(self._indices[self.targets.index(target)])
+        entries = jax.ShapeDtypeStruct((rows, width), jnp.float32)
+        skill = jax.ShapeDtypeStruct((rows, self._space.width), self._space.dtype)
+        name = self._space.names[target]
+        try:
+            result = jax.eval_shape(
+                lambda z, a, b: function(self._value(z, target), a, b), skill, entries, entries
+            )
+        except Exception as error:
+            raise UsageError(
+                f"the reward function of component {name!r} fails: {type(error).__name__}: {error}"
+            ) from error
+        if getattr(result, "shape", None) != (rows,):
+            shape = getattr(result, "shape", type(result).__name__)
+            raise UsageError(
+                f"the reward function of component {name!r} must give one number per row, "
+                f"[{rows}] for {rows} rows; it gave {shape}"
+            )
+
+    def _value(self, skill: jax.Array, target: int) -> jax.Array:
+        value = skill[:, self._space.columns[target]]
+        return value if self._space.spaces[target].categories is None else value[:, 0]
+
+    def init(self, key):
+        del key
+        return ()
+
+    def update(self, state, key, batch, step):
+        del key, batch, step
+        return state, {}
+
+    def reward(self, state, batch: Batch, step):
+        """The reward of a batch, [B, targets]."""
+        del state, step
+        columns = []
+        for target, function, indices in zip(
+            self.targets, self._functions, self._indices, strict=True
+        ):
+            before = batch.raw.observation[:, indices]
+            after = batch.raw.next_observation[:, indices]
+            columns.append(function(self._value(batch.skill, target), before, after))
+        return jnp.stack(columns, axis=1).astype(jnp.float32)
