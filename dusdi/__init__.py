@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 import gymnasium
 
 if TYPE_CHECKING:
-    from dusdi.config import Config, PPOConfig
     from dusdi.controller import Controller, load_controller
     from dusdi.envs import HostWorld, JaxWorld, VectorWorld, World, from_gymnasium, make
     from dusdi.errors import (
@@ -27,9 +26,12 @@ if TYPE_CHECKING:
         WorldError,
     )
     from dusdi.evaluation import evaluate
-    from dusdi.policy import Skills, load
+    from dusdi.methods import Method
     from dusdi.pretraining import pretrain
     from dusdi.skill_env import SkillEnv, SkillVectorEnv
+    from dusdi.skill_space import Component, SkillSpace
+    from dusdi.skills import Skills, load
+    from dusdi.spaces import Box, Categorical, Sphere
     from dusdi.task_learning import downstream
     from dusdi.tasks import HostTask, JaxTask, Task, make_task
     from dusdi.types import Factor, WorldSpec
@@ -37,7 +39,6 @@ if TYPE_CHECKING:
 
 #: Where each name lives; it is imported when it is first used, so that `import dusdi` is quick.
 _HOMES = {
-    "config": ("Config", "PPOConfig"),
     "controller": ("Controller", "load_controller"),
     "envs": ("HostWorld", "JaxWorld", "VectorWorld", "World", "from_gymnasium", "make"),
     "errors": (
@@ -49,9 +50,12 @@ _HOMES = {
         "WorldError",
     ),
     "evaluation": ("evaluate",),
-    "policy": ("Skills", "load"),
+    "methods": ("Method",),
     "pretraining": ("pretrain",),
     "skill_env": ("SkillEnv", "SkillVectorEnv"),
+    "skill_space": ("Component", "SkillSpace"),
+    "skills": ("Skills", "load"),
+    "spaces": ("Box", "Categorical", "Sphere"),
     "task_learning": ("downstream",),
     "tasks": ("HostTask", "JaxTask", "Task", "make_task"),
     "types": ("Factor", "WorldSpec"),
@@ -60,10 +64,11 @@ _HOMES = {
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
-    "CheckpointError", "Config", "Controller", "DusdiError", "Factor", "HostTask", "HostWorld", "JaxTask", "JaxWorld",
-    "NonFiniteError", "PPOConfig", "SkillEnv", "SkillVectorEnv", "Skills", "StorageError", "Task", "UsageError", "VectorWorld",
-    "World", "WorldError", "WorldSpec", "downstream", "evaluate", "from_gymnasium", "load", "load_controller", "make",
-    "make_task", "pretrain", "render", "render_task",
+    "Box", "Categorical", "CheckpointError", "Component", "Controller", "DusdiError", "Factor",
+    "HostTask", "HostWorld", "JaxTask", "JaxWorld", "Method", "NonFiniteError", "SkillEnv",
+    "SkillSpace", "SkillVectorEnv", "Skills", "Sphere", "StorageError", "Task", "UsageError",
+    "VectorWorld", "World", "WorldError", "WorldSpec", "downstream", "evaluate", "from_gymnasium",
+    "load", "load_controller", "make", "make_task", "pretrain", "render", "render_task",
 ]  # fmt: skip
 
 
