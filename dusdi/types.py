@@ -62,7 +62,7 @@ class WorldSpec:
       action_size: A; actions are in [-1, 1].
       factors: the parts of the observation; they never overlap.
       episode_length: steps until the world is reset.
-      codes: observation entries whose numbers only name things, like the number of a target.
+      categorical: observation entries that are categories, like the number of a target.
       channels: names of the parts its reward consists of; none if it gives no reward.
     """
 
@@ -72,7 +72,7 @@ class WorldSpec:
     action_size: int
     factors: tuple[Factor, ...]
     episode_length: int = 1000
-    codes: tuple[int, ...] = ()
+    categorical: tuple[int, ...] = ()
     channels: tuple[str, ...] = ()
 
     def __post_init__(self):
@@ -114,7 +114,7 @@ class WorldSpec:
         factors = tuple(
             Factor(f["name"], tuple(f["indices"]), f["controlled"]) for f in data["factors"]
         )
-        lists = {name: tuple(data.get(name, ())) for name in ("codes", "channels")}
+        lists = {name: tuple(data.get(name, ())) for name in ("categorical", "channels")}
         return cls(**{**data, **lists, "factors": factors})
 
 
@@ -164,7 +164,7 @@ DIFFERENCES = {
     "action_size": "{} actions",
     "episode_length": "episodes of {} steps",
     "channels": "reward channels {}",
-    "codes": "codes in entries {}",
+    "categorical": "categories in entries {}",
 }
 
 
