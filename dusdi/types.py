@@ -164,7 +164,7 @@ DIFFERENCES = {
     "action_size": "{} actions",
     "episode_length": "episodes of {} steps",
     "channels": "reward channels {}",
-    "categorical": "categorical entries {}",
+    "categorical": "categories in entries {}",
 }
 
 

@@ -1,4 +1,4 @@
-"""Worlds, by name; each is one file. `make` builds a registered one, `from_gymnasium` brings any other."""
+"""Worlds, by name; `make` makes a registered one, `from_gymnasium` any other."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """What a world is: a factored MDP, stepped inside the compiled program or on the host.
 
-`JaxWorld` is for worlds written in JAX: pure functions of one state, which the learner vmaps and compiles
-into its own loop. `HostWorld` is for everything else: n copies that step together outside of it.
-Evaluation, rendering and Gymnasium see both kinds through `vector(n)`.
+`JaxWorld` is for worlds written in JAX: pure functions of one state, which the caller vmaps and
+compiles into its own loop. `HostWorld` is for everything else: it makes vectors of environments
+that step together outside of the compiled program.
 """
 
 from __future__ import annotations
@@ -20,68 +20,88 @@ from dusdi.errors import UsageError, unknown_name
 from dusdi.types import Array, WorldSpec
 
 EnvState = Any  # a pytree, different in each world
-ORACLE_VALUES = 5  # how many values of a component the hand-written oracles know
+EXPERT_VALUES = 5  # how many values of a component the scripted experts know
+
+#: Settings that the agents "ppo" and "sac" need on a task, by preset and agent:
+#: {"fast": {"sac": {"num_envs": 16}}}
+TaskPresets = Mapping[str, Mapping[str, Mapping[str, Any]]]
 
 
 class VectorWorld(abc.ABC):
-    """n copies of a world that step together, driven from the host with NumPy arrays."""
+    """n environments of a world that step together, driven from the host with NumPy arrays."""
 
     @abc.abstractmethod
     def reset(self, seed: int | None = None, mask: np.ndarray | None = None) -> np.ndarray:
-        """Starts new episodes where `mask` (bool [n], default: everywhere) and returns all observations [n, D].
+        """Starts new episodes where `mask` (bool [n], default: everywhere) is true.
 
-        With a seed, everything that follows is determined by it; without, the random stream goes on.
+        Returns all observations [n, D]. With a seed, everything that follows is determined by it;
+        without one, the random stream continues.
         """
 
     @abc.abstractmethod
     def step(self, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Steps all copies by actions [n, A] in [-1, 1]: observations [n, D], terminated [n], truncated [n].
+        """Steps all environments by actions [n, A] in [-1, 1].
 
-        Does not reset: the observation is the true successor, and the caller resets what is over.
+        Returns observations [n, D], terminated [n] and truncated [n]. It does not reset: the
+        observation is the true next observation, and the caller resets what is done. `truncated` is
+        only what the world itself truncates; the caller counts steps up to the episode length.
         """
 
     def rewards(self) -> np.ndarray:
-        """What the last step earned in each reward channel, [n, K]; only asked of worlds that have some."""
+        """The reward of the last step in each channel, [n, K]; needed only if there are some."""
+        raise NotImplementedError
+
+    def state(self) -> EnvState:
+        """A NamedTuple of arrays [n, ...] that experts and tasks read; needed only for those."""
         raise NotImplementedError
 
     @abc.abstractmethod
     def render(self, index: int = 0) -> np.ndarray:
-        """A picture of one copy, uint8 [height, width, 3]."""
+        """An image of one environment, uint8 [height, width, 3]."""
 
     def close(self) -> None:  # noqa: B027
-        """Frees what the copies hold; nothing by default."""
+        """Frees the resources of the environments; nothing by default."""
 
 
 class World(abc.ABC):
-    """A factored world. `spec` says all that a skill learner needs to know of it; with reward channels it is a task."""
+    """A factored world. One with reward channels is a task.
+
+    Attributes:
+      spec: all that a learner needs to know of it.
+      presets: settings that this world needs, by preset: {"fast": {"alpha": 0.05}}.
+      task_presets: the same for the agents that learn it as a task.
+      expert: a scripted policy that does what each skill component asks; None if there is none. It
+        takes a state and a skill [C] of `EXPERT_VALUES` values and returns an action [A]. On the
+        host all of them have a leading [n].
+      causal: bool [K, C], whether a reward channel can depend on a skill component, for the causal
+        policy gradient; None if that is not known.
+      views: the kinds of images it can render, if there are several.
+      larger: options that make it larger than in the publication.
+      published_dci: disentanglement, completeness and informativeness in Table 1 of the DUSDi
+        paper, by method.
+      published_note: how the published world differs from this one, if it does.
+    """
 
     spec: WorldSpec
-    #: config fields that this world wants different, by preset: {"fast": {"alpha": 0.05}}
     presets: Mapping[str, Mapping[str, Any]] = {}
-    #: for tasks: config fields that the agents "ppo" and "sac" want different, by preset: {"fast": {"sac": {"num_envs": 16}}}
-    task_presets: Mapping[str, Mapping[str, Mapping[str, Any]]] = {}
-    #: disentanglement, completeness and informativeness in Table 1 of the paper, by method
-    paper_dci: Mapping[str, tuple[float, float, float]] = {}
-    #: options that make it larger than the paper's
-    larger: Sequence[Mapping[str, Any]] = ()
-    #: a hand-written policy (observations [n, D], skills [n, C] of `ORACLE_VALUES` values -> actions [n, A]) that does what each
-    #: component asks, so that its scores are a ceiling; None if nobody wrote one
-    oracle: Callable[[np.ndarray, np.ndarray], np.ndarray] | None = None
-
-    #: which reward channel depends on which skill component, bool [K, C], for the causal policy gradient; None if nobody said
+    task_presets: TaskPresets = {}
+    expert: Callable[[EnvState, Array], Array] | None = None
     causal: np.ndarray | None = None
+    views: Sequence[str] = ()
+    larger: Sequence[Mapping[str, Any]] = ()
+    published_dci: Mapping[str, tuple[float, float, float]] = {}
+    published_note: str = ""
 
-    #: what to know of the paper's figures for it, if they are not of the very same world
-    paper_note: str = ""
+    @property
+    def unwrapped(self) -> World:
+        """The world inside all wrappers."""
+        return self
 
     def check_installed(self) -> None:  # noqa: B027
-        """Raises a `UsageError` if it needs packages that are not there; most worlds need none."""
-
-    #: the kinds of pictures it can draw, if there are several
-    views: Sequence[str] = ()
+        """Raises a `UsageError` if packages that it needs are missing; most worlds need none."""
 
     def choose_view(self, view: str) -> None:
-        """Makes copies from now on draw that kind of picture."""
+        """Makes vectors from now on render that kind of image."""
         if not self.views:
             raise UsageError(f"there is only one view of {self.spec.name!r}")
         if view not in self.views:
@@ -89,26 +109,26 @@ class World(abc.ABC):
         self.view = view
 
     @abc.abstractmethod
-    def vector(self, count: int) -> VectorWorld:
-        """`count` copies of this world."""
+    def vector(self, num_envs: int) -> VectorWorld:
+        """`num_envs` environments of this world."""
 
-    def vector_with_pictures(self, count: int) -> VectorWorld:
-        """`count` copies that will be drawn; for worlds that want to know so beforehand."""
-        return self.vector(count)
+    def vector_with_pictures(self, num_envs: int) -> VectorWorld:
+        """The same, for environments that will be rendered; some must know that when made."""
+        return self.vector(num_envs)
 
 
 class HostWorld(World):
-    """A world whose copies are stepped outside the compiled program."""
+    """A world whose environments are stepped outside the compiled program."""
 
-    #: for tasks: steps take most of the time, so there are fewer, and more updates for each of them
-    task_presets = {
+    #: Steps take most of the time, so there are fewer of them, and more updates for each.
+    task_presets: TaskPresets = {
         "fast": {
             "ppo": {
                 "steps": 256_000,
                 "num_envs": 64,
                 "rollout_length": 2,
                 "batch_size": 64,
-                "log_every": 64_000,  # by then all copies' episodes of 1000 steps are over
+                "log_every": 64_000,  # every environment ends an episode of 1000 steps by then
                 "checkpoint_every": 128_000,
             },
             "sac": {
@@ -123,79 +143,92 @@ class HostWorld(World):
 
 
 class JaxWorld(World):
-    """A world of pure functions on a single state; the learner vmaps them."""
+    """A world of pure functions of a single state; the caller vmaps them."""
 
     @abc.abstractmethod
     def reset(self, key: jax.Array) -> EnvState:
-        """Draws the state an episode starts in."""
+        """Draws the state that an episode starts in."""
 
     @abc.abstractmethod
     def step(self, state: EnvState, action: jax.Array, key: jax.Array) -> EnvState:
-        """The state after `action` [A] in [-1, 1]; `key` is for worlds with chance in them."""
+        """The state after `action` [A] in [-1, 1]; `key` is for stochastic worlds."""
 
     @abc.abstractmethod
     def observe(self, state: EnvState) -> jax.Array:
         """The observation [D] in a state."""
 
     def terminated(self, state: EnvState) -> jax.Array:
-        """Whether the world ends for good in a state, bool []."""
-        return jnp.zeros((), bool)
+        """Whether the episode ends for good in a state, bool []; never by default."""
+        return jnp.bool_(False)
 
     def reward(self, state: EnvState) -> jax.Array:
-        """What the step into a state earned in each reward channel, [K]."""
+        """The reward of the step into a state in each channel, [K]."""
         return jnp.zeros(len(self.spec.channels))
 
     @abc.abstractmethod
     def render(self, state: EnvState) -> np.ndarray:
-        """A picture of a state, uint8 [height, width, 3]."""
+        """An image of a state, uint8 [height, width, 3]."""
 
-    def vector(self, count: int) -> VectorWorld:
-        return _JaxVector(self, count)
+    def unwrapped_state(self, state: EnvState) -> EnvState:
+        """The state of the unwrapped world."""
+        return state
+
+    def with_unwrapped_state(self, state: EnvState, unwrapped: EnvState) -> EnvState:
+        """A state in which that of the unwrapped world is replaced."""
+        return unwrapped
+
+    def vector(self, num_envs: int) -> VectorWorld:
+        return _JaxVector(self, num_envs)
 
 
 class _JaxVector(VectorWorld):
-    """Copies of a `JaxWorld`, stepped in one compiled call; episodes are cut at the world's episode length."""
+    """Environments of a `JaxWorld`, stepped by one compiled call and truncated by age."""
 
-    def __init__(self, world: JaxWorld, count: int):
-        self._world, self._count = world, count
+    def __init__(self, world: JaxWorld, num_envs: int):
+        self._world, self._num_envs = world, num_envs
         self._reset = jax.jit(self._reset_where)
         self._step = jax.jit(self._step_all)
         self._reward = jax.jit(jax.vmap(world.reward))
-        self._key = jax.random.PRNGKey(
-            np.random.SeedSequence().generate_state(1)[0]
-        )  # until a reset with a seed
-        self._state = jax.jit(jax.vmap(world.reset))(jax.random.split(self._key, count))
-        self._age = np.zeros(count, np.int32)
+        # Only used until a reset with a seed.
+        self._key = jax.random.PRNGKey(np.random.SeedSequence().generate_state(1)[0])
+        self._state = jax.jit(jax.vmap(world.reset))(jax.random.split(self._key, num_envs))
+        self._age = np.zeros(num_envs, np.int32)
 
     def _reset_where(self, state, key, mask):
         key, reset_key = jax.random.split(key)
-        fresh = jax.vmap(self._world.reset)(jax.random.split(reset_key, self._count))
+        fresh = jax.vmap(self._world.reset)(jax.random.split(reset_key, self._num_envs))
         state = select(mask, fresh, state)
         return state, key, jax.vmap(self._world.observe)(state)
 
     def _step_all(self, state, key, actions):
         key, step_key = jax.random.split(key)
-        state = jax.vmap(self._world.step)(state, actions, jax.random.split(step_key, self._count))
-        return state, key, jax.vmap(self._world.observe)(state)
+        keys = jax.random.split(step_key, self._num_envs)
+        state = jax.vmap(self._world.step)(state, actions, keys)
+        terminated = jax.vmap(self._world.terminated)(state)
+        return state, key, jax.vmap(self._world.observe)(state), terminated
 
     def reset(self, seed=None, mask=None):
         if seed is not None:
             self._key = jax.random.PRNGKey(seed)
-        mask = np.ones(self._count, bool) if mask is None else mask
+        mask = np.ones(self._num_envs, bool) if mask is None else mask
         self._state, self._key, observation = self._reset(self._state, self._key, mask)
         self._age[mask] = 0
         return np.array(observation)
 
     def step(self, actions):
-        self._state, self._key, observation = self._step(
-            self._state, self._key, np.asarray(actions, np.float32)
+        actions = np.asarray(actions, np.float32)
+        self._state, self._key, observation, terminated = self._step(
+            self._state, self._key, actions
         )
         self._age += 1
         truncated = self._age >= self._world.spec.episode_length
-        return np.array(observation), np.zeros(self._count, bool), truncated
+        return np.array(observation), np.array(terminated), truncated
 
     def rewards(self):
         return np.asarray(self._reward(self._state))
+
+    def state(self):
+        return self._state
 
     def render(self, index=0):
         return self._world.render(jax.tree.map(lambda x: np.asarray(x[index]), self._state))
@@ -211,12 +244,14 @@ def select(mask: Array, if_true: EnvState, if_false: EnvState) -> EnvState:
 
 
 class GymnasiumView(gymnasium.Env):
-    """A world as an ordinary `gymnasium.Env` without reward, for use with other people's tools."""
+    """A world as an ordinary `gymnasium.Env` without reward, for use with other libraries."""
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": 20}
 
     def __init__(self, world: World, render_mode: str | None = None):
         self._vector = world.vector_with_pictures(1) if render_mode else world.vector(1)
+        self._episode_length = world.spec.episode_length
+        self._age = 0
         self.render_mode = render_mode
         size = world.spec.observation_size
         self.observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (size,), np.float32)
@@ -225,11 +260,14 @@ class GymnasiumView(gymnasium.Env):
     def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)
         world_seed = None if seed is None else int(self.np_random.integers(2**31))
+        self._age = 0
         return self._vector.reset(world_seed)[0], {}
 
     def step(self, action):
         observation, terminated, truncated = self._vector.step(np.asarray(action)[None])
-        return observation[0], 0.0, bool(terminated[0]), bool(truncated[0]), {}
+        self._age += 1
+        out_of_time = self._age >= self._episode_length
+        return observation[0], 0.0, bool(terminated[0]), bool(truncated[0]) or out_of_time, {}
 
     def render(self):
         return self._vector.render() if self.render_mode == "rgb_array" else None

@@ -1,7 +1,7 @@
 """Any Gymnasium environment with continuous actions as a factored world.
 
-Skills are learned without its reward, which makes it a task of one channel afterwards. Its actions are scaled to [-1, 1], and
-the user says which observation entries form which factor.
+Skills are learned without its reward, which makes it a task of one channel afterwards. Its actions
+are scaled to [-1, 1], and the user says which observation entries form which factor.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from gymnasium import spaces
 
 from dusdi.envs.base import HostWorld, VectorWorld
 from dusdi.envs.factors import Entries, make_factors
-from dusdi.envs.gymnasium_vector import GymnasiumVector, close_copies, make_copy
+from dusdi.envs.gymnasium_vector import GymnasiumVector, close_environments, make_environment
 from dusdi.envs.modules import import_module
 from dusdi.envs.pictures import choose_opengl
 from dusdi.errors import UsageError, WorldError
@@ -40,14 +40,14 @@ def from_gymnasium(
     """Turns a Gymnasium environment into a world whose factors are parts of its observation.
 
     Args:
-      env: an id, a class or a function that makes the environment; called once for each copy. Of an
-        environment that `gymnasium.make` made, copies are made the same way.
+      env: an id, a class or a function that makes an environment; called once for each of them. An
+        environment made by `gymnasium.make` is also accepted: others are made in the same way.
       factors: for each factor, the observation entries it consists of: an index, a slice, a range,
         a list, or a text like "0,1" or "2:5"; of a `Dict`, keys like "block" or "hand[0:3]".
       proprioception: entries, or names of `factors`, that no skill component is to control. Entries
-        that are named nowhere are treated the same way: the policy sees them, skills are not about
-        them.
-      name: what to call the world; default: the id or the name of the class or function.
+        that are named nowhere are treated the same way: the policy observes them, but skills are
+        not about them.
+      name: of the world; default: the id or the name of the class or function.
       **env_options: passed on to the environment.
     """
     return make_world(env, factors, proprioception, env_options, name=name)
@@ -64,19 +64,19 @@ def make_world(
     """What `from_gymnasium` does, with the environment's options as a dict."""
     choose_opengl()
     make = _maker(env, options)
-    called = name or _name(env)
-    probe = make_copy(called, make)
+    world_name = name or _name(env)
+    probe = make_environment(world_name, make)
     try:
-        observation_space, action_space = _check_spaces(called, probe)
+        observation_space, action_space = _check_spaces(world_name, probe)
         registered = probe.spec
         pictures = PICTURES if _takes_render_mode(env, options, probe) else {}
     finally:
-        close_copies(called, [probe])
+        close_environments(world_name, [probe])
     if name is None and isinstance(env, str) and registered is not None:
-        called = registered.id  # with its version, and without the module that registers it
+        world_name = registered.id  # with its version, and without the module that registers it
     length = registered.max_episode_steps if registered is not None else None
     spec = WorldSpec(
-        name=called,
+        name=world_name,
         options=_describe_options(env, options),
         observation_size=spaces.flatdim(observation_space),
         action_size=action_space.shape[0],
@@ -88,7 +88,7 @@ def make_world(
 
 
 class GymnasiumWorld(HostWorld):
-    """A world around what makes Gymnasium environments; their reward is its one channel."""
+    """A world of Gymnasium environments; their reward is its one channel."""
 
     def __init__(
         self,
@@ -98,30 +98,32 @@ class GymnasiumWorld(HostWorld):
         action_space: spaces.Box,
         pictures: Mapping[str, Any],
     ):
-        """`pictures` are the options with which the environment can be drawn."""
-        self.spec, self._make, self._pictures = spec, make, pictures
-        self._spaces = observation_space, action_space
+        """`pictures` are the options with which environments can be rendered."""
+        self.spec = spec
+        self._make = make
+        self._pictures = pictures
+        self._spaces = (observation_space, action_space)
 
-    def vector(self, count: int) -> VectorWorld:
-        return GymnasiumVector(self.spec.name, self._make, count, *self._spaces)
+    def vector(self, num_envs: int) -> VectorWorld:
+        return GymnasiumVector(self.spec.name, self._make, num_envs, *self._spaces)
 
-    def vector_with_pictures(self, count: int) -> VectorWorld:
+    def vector_with_pictures(self, num_envs: int) -> VectorWorld:
         make = partial(self._make, **self._pictures)
-        return GymnasiumVector(self.spec.name, make, count, *self._spaces)
+        return GymnasiumVector(self.spec.name, make, num_envs, *self._spaces)
 
 
 def _maker(env: AnyEnv, options: Mapping[str, Any]) -> Callable[..., gymnasium.Env]:
-    """A function that makes copies of an environment."""
+    """A function that makes environments."""
     if isinstance(env, str):
         _check_registered(env)
         return partial(gymnasium.make, env, **{"disable_env_checker": True, **options})
     if isinstance(env, gymnasium.Env):
         if env.spec is None:
             raise WorldError(
-                f"many copies are needed, and {type(env).__name__} was not made by gymnasium.make, "
-                "so it can't be copied: pass its class or a function that makes it"
+                f"many environments are needed, and {type(env).__name__} was not made by "
+                "gymnasium.make, so no more can be made: pass its class or a function that makes it"
             )
-        # copies of what is shown on a screen are not shown
+        # Even if this one is shown on a screen, the others are not.
         shown = {"render_mode": None} if "render_mode" in env.spec.kwargs else {}
         options = {"disable_env_checker": True, **shown, **options}
         return partial(gymnasium.make, env.spec, **options)
@@ -131,7 +133,7 @@ def _maker(env: AnyEnv, options: Mapping[str, Any]) -> Callable[..., gymnasium.E
         inspect.signature(env).bind(**options)
     except TypeError as error:
         raise WorldError(f"{_name(env)} can't be made with these options: {error}") from None
-    except ValueError:  # it does not say what it takes
+    except ValueError:  # it has no signature
         pass
     return partial(env, **options)
 
@@ -151,7 +153,7 @@ def _check_registered(name: str) -> None:
 
 
 def _name(env: AnyEnv) -> str:
-    """What people call an environment."""
+    """The name of an environment."""
     if isinstance(env, str):
         return env
     if isinstance(env, gymnasium.Env) and env.spec is not None:
@@ -182,12 +184,12 @@ def _check_spaces(name: str, env: gymnasium.Env) -> tuple[spaces.Space, spaces.B
             f"not {observation}; wrap it in gymnasium.wrappers.FlattenObservation"
         )
     if not spaces.flatdim(observation):
-        raise WorldError(f"{name}: the observation space has no entries: there is nothing to see")
+        raise WorldError(f"{name}: the observation space has no entries")
     return observation, action
 
 
 def _takes_render_mode(env: AnyEnv, options: Mapping[str, Any], made: gymnasium.Env) -> bool:
-    """Whether nobody chose a render mode, and the environment can be made with one for pictures."""
+    """Whether no render mode was chosen, and the environment can be made with one for images."""
     chosen = "render_mode" in options or made.render_mode is not None
     if chosen or "rgb_array" not in (made.metadata or {}).get("render_modes", ()):
         return False

@@ -1,8 +1,9 @@
 """2D Gunner: a point agent that walks in a plane, picks up ammo with an arm, and aims at targets.
 
-Its three factors depend on each other through geometry: ammo is held only where the arm reaches a depot, and a
-target is hit only from the right bearing, so both depend on where the agent stands.
-The map follows the pattern of the first release of DUSDi: four depots inside, four targets at the corners.
+Its three factors depend on each other through geometry: ammo is picked up only where the arm
+reaches a depot, and a target is hit only from the right bearing, so both depend on where the agent
+stands. The map follows the pattern of the first release of DUSDi: four depots inside, four targets
+at the corners.
 """
 
 from __future__ import annotations
@@ -17,8 +18,9 @@ from dusdi.envs.base import JaxWorld
 from dusdi.envs.canvas import INK, Canvas, fade
 from dusdi.types import Array, Factor, WorldSpec
 
-# Lengths are in units of the plane, angles in radians, rates per step at full action. The plane, the rates, the four depots
-# and targets and the hit tolerance are the first release's; the places, the radius and the ammo are decided here.
+# Lengths are in units of the plane, angles in radians, rates per step at full action. The plane,
+# the rates, the four depots and targets and the hit tolerance are those of the first release; the
+# places, the radius and the ammo are decided here.
 PLANE = 5.0  # positions are in [0, 5]²
 MOVE_RATE = 0.3
 ARM_RATE = 0.15
@@ -26,25 +28,28 @@ ARM_REACH = PLANE / 3  # largest |x| and |y| of the arm, relative to the agent
 AIM_RATE = 0.8  # the aim stays in [-pi, pi] and does not wrap around
 DEPOTS = np.array([(1.5, 1.5), (1.5, 3.5), (3.5, 1.5), (3.5, 3.5)], np.float32)
 DEPOT_RADIUS = 0.4
-PICK_UP = 0.1  # ammo gained per step with the arm in a depot; 1 is all that can be held
-# Just outside the plane, so that no agent ever stands on a target and each has a bearing from everywhere.
+PICK_UP = 0.1  # ammo gained per step with the arm in a depot; 1 is the most
+# Just outside the plane, so that the agent never stands on a target and each has a bearing.
 TARGETS = np.array([(-0.25, -0.25), (5.25, -0.25), (-0.25, 5.25), (5.25, 5.25)], np.float32)
 HIT_TOLERANCE = np.pi / 10
 
-FIVE = np.array(
-    [(-1, -1), (1, -1), (-1, 1), (1, 1), (0, 0)], np.float32
-)  # as on a die: where the oracle stands and reaches
+# Where the scripted expert stands and reaches: the corners and the centre of a square.
+CORNERS_AND_CENTRE = np.array([(-1, -1), (1, -1), (-1, 1), (1, 1), (0, 0)], np.float32)
+#: Aims that the expert considers when it should hit no target.
+DIRECTIONS = np.linspace(-np.pi, np.pi, 41, dtype=np.float32)
 
-BLUE, RED, ORANGE = "#2f6fde", "#d64550", "#f0851c"
+BLUE = "#2f6fde"
+RED = "#d64550"
+ORANGE = "#f0851c"
 
 
 class GunnerState(NamedTuple):
-    """What there is to know.
+    """The state of a gunner.
 
     Attributes:
       position: of the agent, [2].
       arm: where the tip of the arm is, relative to the agent, [2].
-      ammo: how much is held, 0 to 1, [].
+      ammo: how much it has, 0 to 1, [].
       aim: direction of the gun, counter-clockwise from +x, [].
     """
 
@@ -55,7 +60,10 @@ class GunnerState(NamedTuple):
 
 
 class Gunner2D(JaxWorld):
-    """The observation is position (2), arm (2), ammo (1), aim (1) and hit (1: 0 nothing, i/4 the i-th target)."""
+    """The observation is position (2), arm (2), ammo (1), aim (1) and hit (1).
+
+    `hit` is a category: 0 if no target is aimed at, i/4 for the i-th target.
+    """
 
     spec = WorldSpec(
         name="gunner-2d",
@@ -70,8 +78,9 @@ class Gunner2D(JaxWorld):
         episode_length=1000,
         categorical=(6,),
     )
-    #: Plain entries gather each skill in one place of factors with several dimensions. What is hit betrays where the agent
-    #: stands only in combination with the aim, so q_psi needs hidden layers, and a weight that counts. See docs/experiments.md.
+    #: Without RBF features, each skill gathers in one place of a factor of several dimensions; only
+    #: the categorical entry needs them. A hit tells where the agent stands only in combination with
+    #: the aim, so q_psi needs hidden layers and a weight that matters.
     presets = {
         "fast": {
             "rbf_on": "categorical",
@@ -84,29 +93,17 @@ class Gunner2D(JaxWorld):
             "tau": 0.1,
         }
     }
-    paper_dci = {"dusdi": (0.864, 0.864, 0.897), "diayn-mc": (0.016, 0.024, 0.821)}
+    published_dci = {"dusdi": (0.864, 0.864, 0.897), "diayn-mc": (0.016, 0.024, 0.821)}
 
-    def oracle(self, observation, skill):
-        """Stands in a corner or the middle, reaches for a corner or not at all, and aims at a target or past all of them."""
-        position, arm, aim = observation[:, :2], observation[:, 2:4], observation[:, 5]
-        walk = np.clip((PLANE / 2 * (1 + FIVE[skill[:, 0]]) - position) / MOVE_RATE, -1.0, 1.0)
-        reach = (ARM_REACH * FIVE[skill[:, 1]] - arm) / ARM_RATE
-        offset = TARGETS - (position + MOVE_RATE * walk)[:, None]
-        bearings = np.arctan2(offset[..., 1], offset[..., 0])  # [n, targets]
-        directions = np.linspace(-np.pi, np.pi, 41)
-        gap = np.abs((directions[:, None] - bearings[:, None] + np.pi) % (2 * np.pi) - np.pi).min(
-            -1
-        )  # [n, directions]
-        past = directions[
-            np.where(gap > 1.1 * HIT_TOLERANCE, np.abs(directions), np.inf).argmin(1)
-        ]  # the one nearest to +x
-        wanted = np.take_along_axis(
-            np.concatenate([bearings, past[:, None]], axis=1), skill[:, 2:], axis=1
-        )[:, 0]
-        turn = (wanted - aim) / AIM_RATE
-        return np.clip(np.concatenate([walk, reach, turn[:, None]], axis=1), -1.0, 1.0).astype(
-            np.float32
-        )
+    def expert(self, state, skill):
+        """Stands in a corner or the centre, reaches for one of them, aims at a target or none."""
+        places = jnp.asarray(CORNERS_AND_CENTRE)
+        goal = PLANE / 2 * (1 + places[skill[0]])
+        walk = jnp.clip((goal - state.position) / MOVE_RATE, -1.0, 1.0)
+        reach = (ARM_REACH * places[skill[1]] - state.arm) / ARM_RATE
+        aims = expert_aims(state.position + MOVE_RATE * walk)
+        turn = (aims[skill[2]] - state.aim) / AIM_RATE
+        return jnp.clip(jnp.concatenate([walk, reach, turn[None]]), -1.0, 1.0)
 
     def reset(self, key):
         position_key, aim_key = jax.random.split(key)
@@ -134,7 +131,7 @@ class Gunner2D(JaxWorld):
         return self.draw(state).image()
 
     def draw(self, state) -> Canvas:
-        """A picture that can still be drawn on."""
+        """The picture of a state, which tasks draw on."""
         position, arm, ammo, aim = (np.asarray(part) for part in state)
         canvas = Canvas(-0.6, PLANE + 0.6)
         canvas.grid(0.0, PLANE, 0.5)
@@ -162,17 +159,32 @@ def is_in_depot(point: Array) -> jax.Array:
     return jnp.any(jnp.linalg.norm(DEPOTS - point, axis=1) < DEPOT_RADIUS)
 
 
-def aim_error(position: Array, aim: Array, targets: Array) -> jax.Array:
-    """The angle between the aim and the bearing of each target [n, 2], in [0, pi], [n]."""
-    offset = targets - position
-    difference = aim - jnp.arctan2(offset[:, 1], offset[:, 0])
-    return jnp.abs((difference + jnp.pi) % (2 * jnp.pi) - jnp.pi)
+def target_bearings(position: Array) -> jax.Array:
+    """The direction of each target as seen from a position [2], [targets]."""
+    offset = TARGETS - position
+    return jnp.arctan2(offset[:, 1], offset[:, 0])
+
+
+def angle_between(a: Array, b: Array) -> jax.Array:
+    """The angle between two directions, in [0, pi]."""
+    return jnp.abs((a - b + jnp.pi) % (2 * jnp.pi) - jnp.pi)
 
 
 def find_hit(position: Array, aim: Array) -> jax.Array:
-    """The index of the target that is aimed at, the nearest in angle if there are several; -1 if none is."""
-    error = aim_error(position, aim, TARGETS)
+    """The index of the target that is aimed at, the nearest in angle if several are; -1 if none."""
+    error = angle_between(aim, target_bearings(position))
     return jnp.where(jnp.min(error) < HIT_TOLERANCE, jnp.argmin(error), -1)
+
+
+def expert_aims(position: Array) -> jax.Array:
+    """The aim at each target from a position [2], then one that misses all of them, [targets + 1].
+
+    The last is the direction nearest to +x that is well away from every target.
+    """
+    bearings = target_bearings(position)
+    gap = angle_between(DIRECTIONS[:, None], bearings).min(1)
+    turn = jnp.where(gap > 1.1 * HIT_TOLERANCE, jnp.abs(DIRECTIONS), jnp.inf)
+    return jnp.append(bearings, jnp.asarray(DIRECTIONS)[jnp.argmin(turn)])
 
 
 def _draw_depot(canvas: Canvas, centre: np.ndarray) -> None:

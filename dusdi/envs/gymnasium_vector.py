@@ -1,7 +1,7 @@
-"""Copies of a Gymnasium environment, stepped one after the other and held to Gymnasium's contract.
+"""Gymnasium environments, stepped one after the other and checked against Gymnasium's contract.
 
-Whatever an environment does wrong becomes a `WorldError` that names the world, the copy, the step
-and what was expected; if the environment raised an exception, that is the error's cause.
+Whatever one does wrong becomes a `WorldError` that names the world, the environment, the step and
+what was expected; if the environment raised an exception, that is the error's cause.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import gymnasium
 import numpy as np
@@ -28,13 +28,19 @@ KINDS = {"f": "fiub", "i": "iub", "u": "iub", "b": "b"}
 STEP = "observation, reward, terminated, truncated, info"
 
 
+class GymnasiumState(NamedTuple):
+    """All that is known of the state of Gymnasium environments: the observations [n, D]."""
+
+    observation: np.ndarray
+
+
 class GymnasiumVector(VectorWorld):
-    """Copies of an environment; `reset` seeds copy i with the seed plus i.
+    """Many environments; `reset` seeds environment i with the seed plus i.
 
     Args:
       name: of the world, for messages.
-      make: what makes a copy.
-      count: how many there are.
+      make: what makes an environment.
+      num_envs: how many there are.
       observation_space: a flat `Box` or a `Dict`, which is flattened.
       action_space: a flat `Box`.
     """
@@ -43,21 +49,24 @@ class GymnasiumVector(VectorWorld):
         self,
         name: str,
         make: Callable[[], gymnasium.Env],
-        count: int,
+        num_envs: int,
         observation_space: spaces.Space,
         action_space: spaces.Box,
     ):
-        self._name, self._space, self._action_space = name, observation_space, action_space
-        self._low, self._high = action_space.low, action_space.high
+        self._name = name
+        self._space = observation_space
+        self._action_space = action_space
+        self._low = action_space.low
+        self._high = action_space.high
         self._kinds = KINDS[observation_space.dtype.kind] if observation_space.dtype else ""
-        self._observation = np.zeros((count, spaces.flatdim(observation_space)), np.float32)
-        self._earned = np.zeros((count, 1), np.float32)
+        self._observation = np.zeros((num_envs, spaces.flatdim(observation_space)), np.float32)
+        self._rewards = np.zeros((num_envs, 1), np.float32)
         self._steps = 0
         self._envs: list[gymnasium.Env] = []
         try:
             with _without_mujoco_warnings():
-                for index in range(count):
-                    self._envs.append(make_copy(name, make, index))
+                for index in range(num_envs):
+                    self._envs.append(make_environment(name, make, index))
                     self._check_spaces(index)
         except BaseException:
             self.close()
@@ -68,18 +77,18 @@ class GymnasiumVector(VectorWorld):
             found = getattr(self._envs[index], f"{kind}_space", None)
             if found != expected:
                 raise WorldError(
-                    f"world {self._name!r}: all copies must be alike, but copy {index} has the "
-                    f"{kind} space {found} instead of {expected}"
+                    f"world {self._name!r}: all environments must be alike, but environment "
+                    f"{index} has the {kind} space {found} instead of {expected}"
                 )
 
     def reset(self, seed=None, mask=None):
         for index, env in enumerate(self._envs):
             if mask is None or mask[index]:
-                self._reset_copy(index, env, None if seed is None else int(seed) + index)
+                self._reset_one(index, env, None if seed is None else int(seed) + index)
         return self._observation.copy()
 
-    def _reset_copy(self, index: int, env: gymnasium.Env, seed: int | None) -> None:
-        where = f"reset of copy {index} after {self._steps} steps"
+    def _reset_one(self, index: int, env: gymnasium.Env, seed: int | None) -> None:
+        where = f"reset of environment {index} after {self._steps} steps"
         try:
             result = env.reset(seed=seed)
         except Exception as error:
@@ -102,16 +111,16 @@ class GymnasiumVector(VectorWorld):
                 raise raised(self._name, self._step_of(len(results)), error) from error
         observations, rewards, terminated, truncated = self._take_apart(results)
         shape = self._observation.shape
-        seen = _gather(observations, shape, self._kinds, self._read)
-        self._observation = _in_single_precision(seen)
-        earned = _gather(rewards, shape[:1], KINDS["f"], self._number)
-        self._earned = _in_single_precision(earned)[:, None]
-        ended = _gather(terminated, shape[:1], "b", partial(self._boolean, "terminated"))
-        cut = _gather(truncated, shape[:1], "b", partial(self._boolean, "truncated"))
-        return self._observation.copy(), ended, cut
+        observation = _gather(observations, shape, self._kinds, self._read)
+        self._observation = _in_single_precision(observation)
+        reward = _gather(rewards, shape[:1], KINDS["f"], self._number)
+        self._rewards = _in_single_precision(reward)[:, None]
+        is_terminated = _gather(terminated, shape[:1], "b", partial(self._boolean, "terminated"))
+        is_truncated = _gather(truncated, shape[:1], "b", partial(self._boolean, "truncated"))
+        return self._observation.copy(), is_terminated, is_truncated
 
     def _take_apart(self, results: Sequence[Any]) -> tuple[Sequence[Any], ...]:
-        """The observations, rewards, `terminated` and `truncated` of all copies."""
+        """The observations, rewards, `terminated` and `truncated` of all environments."""
         for index, result in enumerate(results):
             if not isinstance(result, tuple | list) or len(result) != 5:
                 old = ", as in old Gym" if isinstance(result, tuple) and len(result) == 4 else ""
@@ -125,11 +134,14 @@ class GymnasiumVector(VectorWorld):
         scaled = np.clip(self._low + (self._high - self._low) * share, self._low, self._high)
         return scaled.astype(self._low.dtype)
 
+    def state(self):
+        return GymnasiumState(self._observation.copy())
+
     def rewards(self):
-        return self._earned
+        return self._rewards
 
     def render(self, index=0):
-        where = f"render of copy {index} after {self._steps} steps"
+        where = f"render of environment {index} after {self._steps} steps"
         check_drawable(self._envs[index])
         try:
             picture = self._envs[index].render()
@@ -147,7 +159,7 @@ class GymnasiumVector(VectorWorld):
         return found
 
     def close(self):
-        close_copies(self._name, self._envs)
+        close_environments(self._name, self._envs)
         self._envs = []
 
     def _read(self, index: int, observation: Any, where: str = "") -> np.ndarray:
@@ -173,15 +185,15 @@ class GymnasiumVector(VectorWorld):
         return bool(found)
 
     def _step_of(self, index: int) -> str:
-        return f"step {self._steps} of copy {index}"
+        return f"step {self._steps} of environment {index}"
 
     def _broken(self, where: str, problem: str) -> WorldError:
         return WorldError(f"world {self._name!r}: {where} {problem}")
 
 
-def make_copy(name: str, make: Callable[[], gymnasium.Env], index: int = 0) -> gymnasium.Env:
-    """A new copy of an environment, or a `WorldError`."""
-    where = f"making copy {index}"
+def make_environment(name: str, make: Callable[[], gymnasium.Env], index: int = 0) -> gymnasium.Env:
+    """A new environment, or a `WorldError`."""
+    where = f"making environment {index}"
     try:
         env = make()
     except Exception as error:
@@ -193,7 +205,7 @@ def make_copy(name: str, make: Callable[[], gymnasium.Env], index: int = 0) -> g
 
 @contextmanager
 def _without_mujoco_warnings() -> Iterator[None]:
-    """Keeps MuJoCo from saying of each copy what it said of the model when it was first made."""
+    """Keeps MuJoCo from repeating its warnings of a model for every environment."""
     mujoco = sys.modules.get("mujoco")
     if mujoco is None:
         yield
@@ -206,21 +218,21 @@ def _without_mujoco_warnings() -> Iterator[None]:
         mujoco.set_mju_user_warning(before)
 
 
-def close_copies(name: str, envs: Sequence[gymnasium.Env]) -> None:
-    """Closes copies; if some can't be closed, that is only worth a warning."""
+def close_environments(name: str, envs: Sequence[gymnasium.Env]) -> None:
+    """Closes environments; if some can't be closed, there is only a warning."""
     failed = []
     for index, env in enumerate(envs):
         try:
             env.close()
         except Exception as error:
-            failed.append(str(raised(name, f"close of copy {index}", error)))
+            failed.append(str(raised(name, f"close of environment {index}", error)))
     if failed:
         more = f" (and so did {len(failed) - 1} more)" if len(failed) > 1 else ""
         warnings.warn(failed[0] + more, stacklevel=2)
 
 
 def raised(name: str, where: str, error: Exception, advice: str = "") -> WorldError:
-    """The error that tells of an exception in the environment; raise it from that."""
+    """The error that reports an exception in the environment; raise it from that."""
     frame = traceback.extract_tb(error.__traceback__)[-1]
     what = f"{type(error).__name__}: {str(error).rstrip('.') or frame.line}"
     return WorldError(f"world {name!r}: {where} raised {what}{advice}")
@@ -260,9 +272,9 @@ def _gather(
     kinds: str,
     read: Callable[[int, Any], Any],
 ) -> np.ndarray:
-    """The values of all copies as one array of that shape and of one of these kinds of numbers.
+    """The values of all environments as one array of that shape and of one of these kinds.
 
-    If they are not just so, `read` turns the value of each copy into what is wanted or raises.
+    If they are not, `read` turns the value of each environment into what is expected or raises.
     """
     found = _array(values)
     if found.shape == shape and found.dtype.kind in kinds:

@@ -12,7 +12,7 @@ import gymnasium
 from dusdi.envs.base import World
 from dusdi.envs.factors import Entries
 from dusdi.envs.from_gymnasium import make_world
-from dusdi.envs.gymnasium_vector import close_copies
+from dusdi.envs.gymnasium_vector import close_environments
 from dusdi.envs.modules import import_module
 from dusdi.envs.pictures import choose_opengl
 from dusdi.errors import DusdiError, UsageError, WorldError, unknown_name
@@ -42,15 +42,15 @@ def import_world(
     found = text.removeprefix(PREFIX) if text.startswith(PREFIX) else _find(text, options)
     if isinstance(found, World):
         if factors or proprioception:
-            told = "--factor and --proprioception are for Gymnasium environments"
-            raise UsageError(f"{told}; {text} gives a world, which has its factors")
+            problem = "--factor and --proprioception are for Gymnasium environments"
+            raise UsageError(f"{problem}; {text} gives a world, which has its factors")
         return found
     if like is None or factors or proprioception:
         return make_world(found, factors or {}, proprioception, options)
     world = make_world(found, {"everything": slice(None)}, None, options)
     if world.spec.observation_size != like.observation_size:
-        told = f"{text} is not the world of that run, {like.name!r}"
-        raise UsageError(f"{told}, but one with {difference(world.spec, like)}")
+        problem = f"{text} is not the world of that run, {like.name!r}"
+        raise UsageError(f"{problem}, but one with {difference(world.spec, like)}")
     world.spec = dataclasses.replace(world.spec, factors=like.factors)
     return world
 
@@ -69,14 +69,15 @@ def _find(text: str, options: Mapping[str, Any]) -> Any:
         return found
     made = _call(text, found, options)
     if isinstance(made, gymnasium.Env):
-        close_copies(text, [made])
+        close_environments(text, [made])
         return found
     if not isinstance(made, World) and not callable(made):
         wanted = "a world or a Gymnasium environment"
         raise UsageError(f"{text} gave {type(made).__name__}, not {wanted}")
     if options and not isinstance(made, World):
         raise UsageError(
-            f"{text} was called with the options and gave another function; options are for the first"
+            f"{text} was called with the options and gave another function; "
+            "options are for the first"
         )
     return made
 
@@ -88,7 +89,7 @@ def _call(text: str, function: Any, options: Mapping[str, Any]) -> Any:
         inspect.signature(function).bind(**options)
     except TypeError as error:
         raise UsageError(f"{text} can't be called with these options: {error}") from None
-    except ValueError:  # it does not say what it takes
+    except ValueError:  # it has no signature
         pass
     try:
         return function(**options)

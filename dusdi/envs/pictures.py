@@ -17,7 +17,7 @@ import numpy as np
 from dusdi.errors import UsageError
 
 SIZE = 480
-#: Packages and files of others that draw by OpenGL.
+#: Packages and files of other libraries that draw by OpenGL.
 DRAWING_PARTS = {"OpenGL", "glfw", "egl", "osmesa", "gl_context.py", "mujoco_rendering.py"}
 DRAWING_ADVICE = (
     "install EGL or OSMesa (Debian: apt install libegl1 libgl1-mesa-dri, or libosmesa6) "
@@ -26,7 +26,7 @@ DRAWING_ADVICE = (
 
 
 def choose_opengl() -> None:
-    """Has MuJoCo draw offscreen where there is no display, which it wants to know beforehand."""
+    """Makes MuJoCo draw offscreen where there is no display; must be called before its import."""
     no_display = sys.platform == "linux" and not os.environ.get("DISPLAY")
     if no_display and "MUJOCO_GL" not in os.environ:
         found = [name for name in ("EGL", "OSMesa") if ctypes.util.find_library(name)]
@@ -52,18 +52,22 @@ class Camera:
     def __init__(self, model: Any, camera: str, *, width: int = SIZE, height: int = SIZE):
         import mujoco
 
-        self._model, self._name, self._data = model, camera, mujoco.MjData(model)
+        self._model = model
+        self._name = camera
+        self._data = mujoco.MjData(model)
         self._renderer = _make_renderer(model, height, width)
-        atexit.register(self.close)  # the context can't be freed once Python is half gone
+        # The context can't be freed any more when Python deletes objects at its exit.
+        atexit.register(self.close)
 
-    def picture(self, qpos: np.ndarray, lit: Iterable[str] = ()) -> np.ndarray:
-        """The model with joints at qpos and some geoms lit up, uint8 [height, width, 3]."""
+    def picture(self, qpos: np.ndarray, highlighted: Iterable[str] = ()) -> np.ndarray:
+        """The model with joints at qpos and some geoms glowing, uint8 [height, width, 3]."""
         import mujoco
 
         self._data.qpos[:] = qpos
         mujoco.mj_forward(self._model, self._data)
         self._renderer.update_scene(self._data, self._name)
-        scene, glowing = self._renderer.scene, {self._model.geom(name).id for name in lit}
+        scene = self._renderer.scene
+        glowing = {self._model.geom(name).id for name in highlighted}
         for geom in scene.geoms[: scene.ngeom]:
             if geom.objtype == mujoco.mjtObj.mjOBJ_GEOM and geom.objid in glowing:
                 geom.emission = 1.0

@@ -7,7 +7,7 @@ far the walker has come, and how fast its centre of mass moves, which dm_control
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,8 +17,7 @@ from dusdi.types import Factor, WorldSpec
 
 SUBSTEPS = 10  # of 2.5 ms, as in dm_control
 STANDING = 1.3  # height of the torso when rootz is 0
-ROOTZ, ROOTX, ROOTY = range(3)
-X, Z, CENTRE_SPEED, TORSO_XX = 0, 1, 2, 5  # observation entries that tasks look at
+ROOTZ, ROOTX, ROOTY = range(3)  # joints
 
 #: The planar walker with the physics of dm_control's. Lengths are in metres, ranges in degrees.
 #: Contacts are between the walker and the floor only.
@@ -79,8 +78,12 @@ GEARS = {"hip": 100, "knee": 50, "ankle": 20}  # torques at full action, in newt
 
 
 class Walker(HostWorld):
-    """The observation is torso x, z (2), speed of the centre of mass along x and of the torso along x and z (3), the x of every
-    body's x and z axes (14), and the rates of the torso's pitch and of the six joints (7)."""
+    """dm_control's planar walker.
+
+    The observation is torso x, z (2), speed of the centre of mass along x and of the torso along x
+    and z (3), the x of every body's x and z axes (14), and the rates of the torso's pitch and of
+    the six joints (7).
+    """
 
     spec = WorldSpec(
         name="walker",
@@ -94,18 +97,17 @@ class Walker(HostWorld):
         ),
         episode_length=1000,
     )
-    #: A longer view than in other worlds, as it takes a while to get up, and larger batches than the household's. See
-    #: docs/experiments.md.
+    #: A longer horizon than in other worlds, as it takes a while to get up.
     presets = {
-        "fast": PHYSICS_PRESET
-        | dict(
-            steps=512_000,
-            batch_size=192,
-            actor_parts="whole",
-            input_gain=0.0,
-            discount=0.99,
-            target_entropy=0.0,
-        )
+        "fast": {
+            **PHYSICS_PRESET,
+            "steps": 512_000,
+            "batch_size": 192,
+            "actor_parts": "whole",
+            "input_gain": 0.0,
+            "discount": 0.99,
+            "target_entropy": 0.0,
+        }
     }
 
     def check_installed(self):
@@ -123,67 +125,103 @@ class Walker(HostWorld):
         mujoco = load_mujoco(self.spec.name)
         return mujoco.MjModel.from_xml_string(MJCF.format(legs=legs, motors=motors))
 
-    def vector(self, count: int) -> VectorWorld:
-        return _Walkers(self.model, self.spec, count)
+    def vector(self, num_envs: int) -> VectorWorld:
+        return _WalkerVector(self.model, num_envs)
 
 
-class _Walkers(PhysicsVector):
+class WalkerState(NamedTuple):
+    """What tasks read of walkers.
+
+    Attributes:
+      x: how far forward the torso is, [n] metres.
+      height: of the torso, [n] metres.
+      upright: the cosine of the torso's pitch, [n].
+      centre_speed: speed of the centre of mass along x, [n] metres per second.
+    """
+
+    x: np.ndarray
+    height: np.ndarray
+    upright: np.ndarray
+    centre_speed: np.ndarray
+
+
+class _WalkerVector(PhysicsVector):
     camera = "side"
 
-    def __init__(self, model: Any, spec: WorldSpec, count: int):
-        super().__init__(model, spec, count, SUBSTEPS)
+    def __init__(self, model: Any, num_envs: int):
+        super().__init__(model, num_envs, SUBSTEPS)
         self._chain, self._lever = planar_chain(model)
 
-    def _starts(self):
-        start = np.zeros((self._count, self._model.nq))
-        start[:, ROOTY] = self._random.uniform(-np.pi, np.pi, self._count)
+    def _draw_starts(self):
+        start = np.zeros((self._num_envs, self._model.nq))
+        start[:, ROOTY] = self._random.uniform(-np.pi, np.pi, self._num_envs)
         low, high = self._model.jnt_range[ROOTY + 1 :].T
-        start[:, ROOTY + 1 :] = self._random.uniform(low, high, (self._count, len(low)))
+        start[:, ROOTY + 1 :] = self._random.uniform(low, high, (self._num_envs, len(low)))
         return start
 
     def _control(self, actions):
         return actions
 
+    def _pitches(self) -> np.ndarray:
+        """The pitch of every body, [n, bodies]."""
+        return self._simulation.qpos[:, ROOTY:] @ self._chain
+
+    def _centre_speed(self) -> np.ndarray:
+        """Speed of the centre of mass along x, [n]."""
+        pitch = self._pitches()
+        rate = self._simulation.qvel[:, ROOTY:] @ self._chain
+        swing = np.cos(pitch) * self._lever[:, 1] - np.sin(pitch) * self._lever[:, 0]
+        return self._simulation.qvel[:, ROOTX] + (rate * swing).sum(1)
+
+    def state(self):
+        qpos = self._simulation.qpos
+        return WalkerState(
+            x=qpos[:, ROOTX].copy(),
+            height=STANDING + qpos[:, ROOTZ],
+            upright=np.cos(self._pitches()[:, 0]),
+            centre_speed=self._centre_speed(),
+        )
+
     def _observe(self):
-        qpos, qvel = self._simulation.qpos, self._simulation.qvel
-        pitch, rate = qpos[:, ROOTY:] @ self._chain, qvel[:, ROOTY:] @ self._chain
-        cosine, sine = np.cos(pitch), np.sin(pitch)
-        speed = qvel[:, ROOTX] + (
-            rate * (cosine * self._lever[:, 1] - sine * self._lever[:, 0])
-        ).sum(1)
+        qpos = self._simulation.qpos
+        qvel = self._simulation.qvel
+        pitch = self._pitches()
+        axes = np.stack([np.cos(pitch), np.sin(pitch)], axis=-1)
         columns = [
             qpos[:, [ROOTX]],
             STANDING + qpos[:, [ROOTZ]],
-            speed[:, None],
+            self._centre_speed()[:, None],
             qvel[:, [ROOTX, ROOTZ]],
-            np.stack([cosine, sine], axis=-1).reshape(self._count, -1),
+            axes.reshape(self._num_envs, -1),
             qvel[:, ROOTY:],
         ]
         return np.concatenate(columns, axis=1).astype(np.float32)
 
 
 def planar_chain(model: Any) -> tuple[np.ndarray, np.ndarray]:
-    """How hinges pitch bodies, and what that does to the centre of mass, of a tree of bodies with one hinge each in a plane.
+    """How hinges pitch bodies, and what that does to the centre of mass.
+
+    It is for a tree of bodies in a plane with one hinge each.
 
     Returns:
       chain: [hinges, bodies], pitches of the bodies are angles @ chain.
-      lever: [bodies, 2], x and z in each body's frame: the centre of mass is the root and the sum of these, pitched alike.
+      lever: [bodies, 2], x and z in each body's frame: the centre of mass is the root plus the sum
+        of these, each pitched like its body.
     """
     bodies = model.nbody - 1
-    chain, lever = np.zeros((bodies, bodies)), np.zeros((bodies, 3))
+    chain = np.zeros((bodies, bodies))
+    lever = np.zeros((bodies, 3))
     joint = model.body_jntadr[1:] + model.body_jntnum[1:] - 1  # the hinge is a body's last joint
-    parent, hinge = model.body_parentid[1:] - 1, model.jnt_pos[joint]
+    hinge = model.jnt_pos[joint]
     for body in range(bodies):
         chain[body, body] = model.jnt_axis[joint[body], 1]
-        share, place, below = (
-            model.body_mass[body + 1] / model.body_mass.sum(),
-            model.body_ipos[body + 1],
-            body,
-        )
-        while (
-            below >= 0
-        ):  # from the body's centre of mass to its hinge, from there to its parent's, and so on to the root
-            lever[below] += share * (place - hinge[below])
-            chain[below, body] = chain[below, below]
-            place, below = model.body_pos[below + 1] + hinge[below], parent[below]
+        share = model.body_mass[body + 1] / model.body_mass.sum()
+        place = model.body_ipos[body + 1]
+        # From the body's centre of mass to its hinge, then to its parent's, and on to the root.
+        ancestor = body
+        while ancestor >= 0:
+            lever[ancestor] += share * (place - hinge[ancestor])
+            chain[ancestor, body] = chain[ancestor, ancestor]
+            place = model.body_pos[ancestor + 1] + hinge[ancestor]
+            ancestor = model.body_parentid[ancestor + 1] - 1
     return chain, lever[:, ::2]

@@ -1,38 +1,44 @@
-"""What a downstream task is: a world with something at stake, and a few more observations that say what.
+"""What a downstream task is: a world with a reward, and a few more observation entries.
 
-A task is itself a world, so whatever steps, renders or evaluates worlds does the same with tasks. It puts its own variables
-and the time behind the world's observation, and pays in one or more channels; its causal matrix says which skill components
-each of them can depend on. What a task says is written in JAX, wherever its world is stepped.
+A task is itself a world, so whatever steps, renders or evaluates worlds does the same with tasks.
+It appends its own variables and the phase of the current window to the world's observation, and
+gives a reward in one or more channels; its causal matrix says on which skill components each of
+them can depend. Time limits are not observed: values bootstrap through them.
+
+Rewards read the state of the unwrapped world and never its observation, so that a task is the same
+in a wrapped world. They are written in JAX, also for worlds that are stepped on the host.
 """
 
 from __future__ import annotations
 
 import abc
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dusdi.envs.base import EnvState, HostWorld, JaxWorld, VectorWorld, World, select
+from dusdi.envs.base import EnvState, HostWorld, JaxWorld, TaskPresets, VectorWorld, World, select
 from dusdi.envs.canvas import caption
-from dusdi.types import Factor
+from dusdi.errors import UsageError
+from dusdi.types import Array, Factor
 
-WINDOW = 50  # steps between two changes of a task's variables, as long as the paper's skills
+WINDOW = 50  # steps after which a task's variables may change, as long as the paper's skills
 
 Variables = Any  # a pytree, different in each task
 
 
 class TaskState(NamedTuple):
-    """Where a task stands.
+    """The state of a task.
 
     Attributes:
-      world: the world's own state, or all that a task in a world on the host knows of it: its observation.
-      variables: the task's.
-      age: [] int32, steps since the episode began.
-      reward: [K], what the step into this state earned.
+      world: the state of the world; for worlds on the host, a row of `VectorWorld.state`.
+      variables: those of the task.
+      age: [] int32, steps since the task's episode began.
+      reward: [K], the reward of the step into this state.
     """
 
     world: EnvState
@@ -42,77 +48,74 @@ class TaskState(NamedTuple):
 
 
 class Task(World):
-    """A task in a world. `JaxTask` and `HostTask` say how it is stepped, each task what is at stake.
+    """A task in a world; `JaxTask` and `HostTask` say how it is stepped.
 
     Attributes:
       world: the world it is set in.
       causal: bool [K, C], whether a channel can depend on a skill component.
+      expert_skill: the skill [C] of the world's expert that solves the task, given the variables
+        and the state of the unwrapped world; None if there is none.
     """
 
     world: Any
+    expert_skill: Callable[[Variables, EnvState], jax.Array] | None = None
 
     def __init__(
         self,
         name: str,
         world: World,
+        *,
         channels: Sequence[str],
         causal: np.ndarray,
         variables: Sequence[str],
     ):
+        """`variables` names the observation entries that the task adds besides the phase."""
         size = world.spec.observation_size
-        told = Factor("task", tuple(range(size, size + len(variables) + 1)), controlled=False)
-        self.world, self.causal = world, np.asarray(causal, bool)
+        added = range(size, size + len(variables) + 1)
+        self.world = world
+        self.causal = np.asarray(causal, bool)
         self.spec = dataclasses.replace(
             world.spec,
             name=f"{world.spec.name}/{name}",
-            observation_size=size + len(variables) + 1,
-            factors=(*world.spec.factors, told),
+            observation_size=added.stop,
+            factors=(*world.spec.factors, Factor("task", tuple(added), controlled=False)),
             channels=tuple(channels),
         )
 
-    # --- what each task says ---
+    # --- what each task defines; `world` is the state of the unwrapped world ---
 
     @abc.abstractmethod
-    def begin(self, key: jax.Array, world: EnvState) -> tuple[Variables, EnvState]:
-        """The variables an episode starts with, and the world's state, which it may change."""
+    def reset_variables(self, key: jax.Array, world: EnvState) -> Variables:
+        """The variables that an episode starts with."""
 
     @abc.abstractmethod
-    def judge(
-        self, variables: Variables, world: EnvState, last: jax.Array
-    ) -> tuple[Variables, EnvState, jax.Array]:
-        """After each step, which may be the `last` of a window: variables, the world, which it may change, and the reward [K]."""
+    def score(
+        self, variables: Variables, world: EnvState, window_ends: Array
+    ) -> tuple[Variables, jax.Array]:
+        """The variables and the reward [K] after a step, which may be the last of a window."""
 
     @abc.abstractmethod
-    def turn(self, variables: Variables, key: jax.Array) -> Variables:
-        """The variables after each `WINDOW` steps."""
+    def resample(self, variables: Variables, key: jax.Array) -> Variables:
+        """The variables of the next window."""
 
     @abc.abstractmethod
-    def tell(self, variables: Variables) -> jax.Array:
-        """The variables as the policy sees them, [V]."""
+    def observe_variables(self, variables: Variables) -> jax.Array:
+        """The variables as the policy observes them, [V]."""
 
-    def best(self, observation: np.ndarray) -> np.ndarray:
-        """The skills of the world's oracle that solve the task, [n, C]."""
-        raise NotImplementedError
+    def label(self, variables: Variables) -> str:
+        """The variables in words, to be written into images."""
+        return ""
 
     # --- what all tasks share ---
 
-    def solve(self, observation: np.ndarray) -> np.ndarray:
-        """Actions [n, A] of the hand-written solution, whose return is a ceiling; only where the world has an oracle."""
-        assert self.world.oracle is not None
-        return self.world.oracle(
-            observation[:, : self.world.spec.observation_size], self.best(observation)
-        )
+    @property
+    def has_expert(self) -> bool:
+        """Whether there is a scripted solution, `expert_action`."""
+        return self.world.expert is not None and self.expert_skill is not None
 
-    def learn_for(self, steps: int) -> None:
-        """Has agents of preset `fast` learn the task for so many environment steps."""
-        wishes = self.task_presets.get("fast", {})
-        self.task_presets = {
-            "fast": {agent: {**wishes.get(agent, {}), "steps": steps} for agent in ("ppo", "sac")}
-        }
-
-    def told(self, observation: np.ndarray) -> np.ndarray:
-        """The task's variables in observations [n, D], [n, V]."""
-        return observation[:, self.world.spec.observation_size : -1]
+    @abc.abstractmethod
+    def expert_action(self, state: TaskState) -> Array:
+        """The action [A] of the scripted solution; on the host, all have a leading [n]."""
 
     def choose_view(self, view: str) -> None:
         self.world.choose_view(view)
@@ -120,34 +123,42 @@ class Task(World):
     def check_installed(self) -> None:
         self.world.check_installed()
 
+    def _unwrap(self, world: EnvState) -> EnvState:
+        """The state of the unwrapped world."""
+        return world
+
     def start(self, key: jax.Array, world: EnvState) -> TaskState:
-        """Where the task stands when an episode begins."""
-        variables, world = self.begin(key, world)
+        """The state in which an episode begins."""
+        variables = self.reset_variables(key, self._unwrap(world))
         return TaskState(world, variables, jnp.int32(0), jnp.zeros(len(self.spec.channels)))
 
-    def move_on(self, state: TaskState, world: EnvState, key: jax.Array) -> TaskState:
-        """Where the task stands after a step of the world."""
+    def advance(self, state: TaskState, world: EnvState, key: jax.Array) -> TaskState:
+        """The state after a step of the world."""
         age = state.age + 1
-        last = age % WINDOW == 0
-        variables, world, reward = self.judge(state.variables, world, last)
+        window_ends = age % WINDOW == 0
+        variables, reward = self.score(state.variables, self._unwrap(world), window_ends)
         variables = jax.tree.map(
-            lambda new, old: jnp.where(last, new, old), self.turn(variables, key), variables
+            lambda new, old: jnp.where(window_ends, new, old),
+            self.resample(variables, key),
+            variables,
         )
         return TaskState(world, variables, age, reward)
 
-    def extend(self, observation: jax.Array, state: TaskState) -> jax.Array:
-        """The world's observation with the task's behind it."""
-        return jnp.concatenate(
-            [observation, self.tell(state.variables), (state.age / WINDOW)[None]]
-        )
+    def extend_observation(self, observation: jax.Array, state: TaskState) -> jax.Array:
+        """The world's observation, followed by the variables and the phase of the window."""
+        phase = (state.age % WINDOW) / WINDOW
+        return jnp.concatenate([observation, self.observe_variables(state.variables), phase[None]])
 
 
 class JaxTask(Task, JaxWorld):
     """A task in a world written in JAX."""
 
-    @abc.abstractmethod
-    def render(self, state: TaskState) -> np.ndarray:
-        """A picture of a state, uint8 [height, width, 3]."""
+    def update_world(self, world: EnvState, window_ends: jax.Array) -> EnvState:
+        """The state of the unwrapped world after a step was scored, if the task changes it."""
+        return world
+
+    def _unwrap(self, world):
+        return self.world.unwrapped_state(world)
 
     def reset(self, key):
         world_key, task_key = jax.random.split(key)
@@ -155,74 +166,120 @@ class JaxTask(Task, JaxWorld):
 
     def step(self, state, action, key):
         world_key, task_key = jax.random.split(key)
-        return self.move_on(state, self.world.step(state.world, action, world_key), task_key)
+        world = self.world.step(state.world, action, world_key)
+        state = self.advance(state, world, task_key)
+        updated = self.update_world(self._unwrap(world), state.age % WINDOW == 0)
+        return state._replace(world=self.world.with_unwrapped_state(world, updated))
 
     def observe(self, state):
-        return self.extend(self.world.observe(state.world), state)
+        return self.extend_observation(self.world.observe(state.world), state)
+
+    def terminated(self, state):
+        return self.world.terminated(state.world)
 
     def reward(self, state):
         return state.reward
 
+    def expert_action(self, state):
+        assert self.expert_skill is not None
+        skill = self.expert_skill(state.variables, self._unwrap(state.world))
+        return self.world.expert(state.world, skill)
+
+    def render(self, state):
+        return caption(self.world.render(state.world), self.label(state.variables))
+
 
 class HostTask(Task, HostWorld):
-    """A task in a world on the host. It sees the world's observation, can't change the world, and is compiled by itself."""
+    """A task in a world on the host; it can't change the state of the world."""
 
-    def words(self, variables: Variables) -> str:
-        """The variables in words, to be written into pictures."""
-        return ""
+    def vector(self, num_envs: int) -> VectorWorld:
+        return _HostTaskVector(self, self.world.vector(num_envs), num_envs)
 
-    def vector(self, count: int) -> VectorWorld:
-        return _HostTasks(self, self.world.vector(count), count)
+    def vector_with_pictures(self, num_envs: int) -> VectorWorld:
+        return _HostTaskVector(self, self.world.vector_with_pictures(num_envs), num_envs)
 
-    def vector_with_pictures(self, count: int) -> VectorWorld:
-        return _HostTasks(self, self.world.vector_with_pictures(count), count)
+    @cached_property
+    def _expert_skills(self) -> Callable[[Variables, EnvState], jax.Array]:
+        assert self.expert_skill is not None
+        return jax.jit(jax.vmap(self.expert_skill))
+
+    def expert_action(self, state):
+        skill = np.asarray(self._expert_skills(state.variables, state.world))
+        return self.world.expert(state.world, skill)
 
 
-class _HostTasks(VectorWorld):
-    """Copies of a `HostTask`: the world's copies step, then the task looks at all of them in one compiled call."""
+class _HostTaskVector(VectorWorld):
+    """The world's environments step, then the task is computed for all of them in one call."""
 
-    def __init__(self, task: HostTask, worlds: VectorWorld, count: int):
-        self._task, self._worlds, self._count = task, worlds, count
-        self._key = jax.random.PRNGKey(
-            np.random.SeedSequence().generate_state(1)[0]
-        )  # until a reset with a seed
-        self._start, self._move_on = jax.jit(self._start_where), jax.jit(self._move_all_on)
-        nothing = np.zeros((count, task.world.spec.observation_size), np.float32)
-        self._state = jax.jit(jax.vmap(task.start))(jax.random.split(self._key, count), nothing)
+    def __init__(self, task: HostTask, worlds: VectorWorld, num_envs: int):
+        self._task = task
+        self._worlds = worlds
+        self._num_envs = num_envs
+        # Only used until a reset with a seed.
+        self._key = jax.random.PRNGKey(np.random.SeedSequence().generate_state(1)[0])
+        self._start = jax.jit(self._start_all)
+        self._advance = jax.jit(self._advance_all)
+        self._extend = jax.jit(jax.vmap(task.extend_observation))
+        self._select = jax.jit(select)
+        self._state: Any = None  # a `TaskState` after the first reset
 
-    def _start_where(self, state, key, observation, mask):
+    def _start_all(self, key, world):
         key, start_key = jax.random.split(key)
-        fresh = jax.vmap(self._task.start)(jax.random.split(start_key, self._count), observation)
-        state = select(mask, fresh, state)
-        return state, key, jax.vmap(self._task.extend)(observation, state)
+        return jax.vmap(self._task.start)(jax.random.split(start_key, self._num_envs), world), key
 
-    def _move_all_on(self, state, key, observation):
+    def _advance_all(self, state, key, world, observation):
         key, step_key = jax.random.split(key)
-        state = jax.vmap(self._task.move_on)(
-            state, observation, jax.random.split(step_key, self._count)
-        )
-        return state, key, jax.vmap(self._task.extend)(observation, state)
+        keys = jax.random.split(step_key, self._num_envs)
+        state = jax.vmap(self._task.advance)(state, world, keys)
+        return state, key, jax.vmap(self._task.extend_observation)(observation, state)
 
     def reset(self, seed=None, mask=None):
         if seed is not None:
             self._key = jax.random.PRNGKey(seed)
-        mask = np.ones(self._count, bool) if mask is None else mask
-        self._state, self._key, seen = self._start(
-            self._state, self._key, self._worlds.reset(seed, mask), mask
-        )
-        return np.array(seen)
+        observation = self._worlds.reset(seed, mask)
+        fresh, self._key = self._start(self._key, self._worlds.state())
+        everywhere = mask is None or self._state is None
+        self._state = fresh if everywhere else self._select(mask, fresh, self._state)
+        return np.array(self._extend(observation, self._state))
 
     def step(self, actions):
         observation, terminated, truncated = self._worlds.step(actions)
-        self._state, self._key, seen = self._move_on(self._state, self._key, observation)
-        return np.array(seen), terminated, truncated
+        self._state, self._key, observation = self._advance(
+            self._state, self._key, self._worlds.state(), observation
+        )
+        return np.array(observation), terminated, truncated
 
     def rewards(self):
         return np.asarray(self._state.reward)
 
+    def state(self):
+        return self._state._replace(world=self._worlds.state())
+
     def render(self, index=0):
         variables = jax.tree.map(lambda x: np.asarray(x[index]), self._state.variables)
-        return caption(self._worlds.render(index), self._task.words(variables))
+        return caption(self._worlds.render(index), self._task.label(variables))
 
     def close(self):
         self._worlds.close()
+
+
+def world_or_default(world: World | None, kind: type[World]) -> World:
+    """The world of a task, by default one of that kind; raises a `UsageError` if it is another."""
+    if world is None:
+        return kind()
+    if not isinstance(world.unwrapped, kind):
+        wanted = f"{kind.__name__} or in a wrapper around one"
+        raise UsageError(f"the task is set in a {wanted}, not in {world.spec.name!r}")
+    return world
+
+
+def train_for(steps: int, presets: TaskPresets) -> TaskPresets:
+    """Presets with which all agents of preset `fast` learn a task for so many environment steps."""
+    fast: Mapping[str, Mapping[str, Any]] = presets.get("fast", {})
+    agents = {agent: {**fast.get(agent, {}), "steps": steps} for agent in ("ppo", "sac")}
+    return {**presets, "fast": agents}
+
+
+def draw_other(key: jax.Array, previous: jax.Array, count: int) -> jax.Array:
+    """One of `count` numbers, but not the previous one."""
+    return (previous + jax.random.randint(key, (), 1, count)) % count

@@ -1,4 +1,4 @@
-"""Tasks in DMC-Walker: run, as dm_control pays for it, and be where a goal is."""
+"""Tasks in DMC-Walker: run, with dm_control's reward, and be where a goal is."""
 
 from __future__ import annotations
 
@@ -8,79 +8,100 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dusdi.envs.walker import CENTRE_SPEED, TORSO_XX, Walker, X, Z
-from dusdi.tasks.base import HostTask
+from dusdi.envs.base import World
+from dusdi.envs.walker import Walker
+from dusdi.tasks.base import HostTask, world_or_default
 
-STAND_HEIGHT, RUN_SPEED = 1.2, 8.0  # dm_control's
+STAND_HEIGHT = 1.2  # metres; dm_control's
+RUN_SPEED = 8.0  # metres per second; dm_control's
 GOAL_WINDOWS = 4  # windows, of 1.25 s each, between two goals
-GOAL_RANGE = 2.0  # how far a goal is from the last one at most; the first is so far from the start
-REACHED, SHAPED = 0.3, 2.0  # metres: full reward within the first, none beyond the second
+GOAL_RANGE = 2.0  # metres from a goal to the next at most, and from the start to the first
+FULL_REWARD = 0.3  # metres from the goal within which the reward is 1
+NO_REWARD = 2.0  # metres from the goal beyond which it is 0
 
 
 class Run(HostTask):
-    """dm_control's `run`: stand, and the faster forward the better, up to 8 m/s; at most 1 per step, 1,000 in all."""
+    """dm_control's `run`: stand, and move forward as fast as 8 m/s; at most 1 per step."""
 
-    def __init__(self):
-        super().__init__("run", Walker(), ["run"], np.ones((1, 2)), [])
+    def __init__(self, world: World | None = None):
+        world = world_or_default(world, Walker)
+        super().__init__(
+            "run",
+            world,
+            channels=["run"],
+            causal=np.ones((1, len(world.spec.controlled))),
+            variables=[],
+        )
 
-    def begin(self, key, world):
-        return (), world
+    def reset_variables(self, key, world):
+        return ()
 
-    def judge(self, variables, world, last):
-        below = jnp.maximum(STAND_HEIGHT - world[Z], 0.0) / (STAND_HEIGHT / 2)
-        # dm_control's tolerances: a Gaussian that is 0.1 at the margin, and a line that is 0.5 there
+    def score(self, variables, world, window_ends):
+        # dm_control's tolerances: a Gaussian that is 0.1 at the margin, a line that is 0.5 there.
+        below = jnp.maximum(STAND_HEIGHT - world.height, 0.0) / (STAND_HEIGHT / 2)
         standing = jnp.exp(jnp.log(0.1) * below**2)
-        upright = (1 + world[TORSO_XX]) / 2
-        slow = jnp.maximum(RUN_SPEED - world[CENTRE_SPEED], 0.0) / (RUN_SPEED / 2)
+        upright = (1 + world.upright) / 2
+        slow = jnp.maximum(RUN_SPEED - world.centre_speed, 0.0) / (RUN_SPEED / 2)
         moving = jnp.maximum(1 - 0.5 * slow, 0.0)
-        return variables, world, ((3 * standing + upright) / 4 * (5 * moving + 1) / 6)[None]
+        reward = (3 * standing + upright) / 4 * (5 * moving + 1) / 6
+        return variables, reward[None]
 
-    def turn(self, variables, key):
+    def resample(self, variables, key):
         return variables
 
-    def tell(self, variables):
+    def observe_variables(self, variables):
         return jnp.zeros(0)
 
 
-class Goals(NamedTuple):
-    """Where to be, [] metres, how far that is, [], and how many windows the goal has been up, []."""
+class GoalVariables(NamedTuple):
+    """A goal on the line.
+
+    Attributes:
+      place: where it is, [] metres.
+      distance: how far ahead of the walker it is, [] metres.
+      windows: how many windows it has been up, [].
+    """
 
     place: jax.Array
     distance: jax.Array
-    age: jax.Array
+    windows: jax.Array
 
 
 class Goal(HostTask):
-    """Be near a goal on the line, of which a new one comes up every five seconds; at most 1 per step, 1,000 in all."""
+    """Be near a goal on the line, which changes every five seconds; at most 1 per step."""
 
-    def __init__(self):
+    def __init__(self, world: World | None = None):
+        world = world_or_default(world, Walker)
         super().__init__(
-            "goal", Walker(), ["near the goal"], np.ones((1, 2)), ["goal", "goal from here"]
+            "goal",
+            world,
+            channels=["near the goal"],
+            causal=np.ones((1, len(world.spec.controlled))),
+            variables=["goal", "goal from here"],
         )
 
-    def begin(self, key, world):
-        return self._next(Goals(world[X], jnp.float32(0), jnp.int32(0)), key, world[X]), world
+    def reset_variables(self, key, world):
+        return self._draw_goal(key, previous=world.x, here=world.x)
 
-    def _next(self, goals, key, here):
-        place = goals.place + jax.random.uniform(key, minval=-GOAL_RANGE, maxval=GOAL_RANGE)
-        return Goals(place, place - here, jnp.int32(0))
+    def _draw_goal(self, key, previous, here):
+        place = previous + jax.random.uniform(key, minval=-GOAL_RANGE, maxval=GOAL_RANGE)
+        return GoalVariables(place, place - here, jnp.int32(0))
 
-    def judge(self, variables, world, last):
-        distance = variables.place - world[X]
-        beyond = (jnp.abs(distance) - REACHED) / (SHAPED - REACHED)
-        return variables._replace(distance=distance), world, jnp.clip(1 - beyond, 0.0, 1.0)[None]
+    def score(self, variables, world, window_ends):
+        distance = variables.place - world.x
+        beyond = (jnp.abs(distance) - FULL_REWARD) / (NO_REWARD - FULL_REWARD)
+        return variables._replace(distance=distance), jnp.clip(1 - beyond, 0.0, 1.0)[None]
 
-    def turn(self, variables, key):
-        waited = variables._replace(age=variables.age + 1)
-        fresh = self._next(variables, key, variables.place - variables.distance)
-        return jax.tree.map(
-            lambda new, old: jnp.where(waited.age >= GOAL_WINDOWS, new, old), fresh, waited
-        )
+    def resample(self, variables, key):
+        here = variables.place - variables.distance
+        fresh = self._draw_goal(key, variables.place, here)
+        same = variables._replace(windows=variables.windows + 1)
+        expired = same.windows >= GOAL_WINDOWS
+        return jax.tree.map(lambda new, old: jnp.where(expired, new, old), fresh, same)
 
-    def tell(self, variables):
+    def observe_variables(self, variables):
         return jnp.stack([variables.place, variables.distance])
 
-    def words(self, variables):
-        return (
-            f"goal at {float(variables.place):.1f} m, {float(variables.distance):+.1f} m from here"
-        )
+    def label(self, variables):
+        place = float(variables.place)
+        return f"goal at {place:.1f} m, {float(variables.distance):+.1f} m from here"
