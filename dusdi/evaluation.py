@@ -19,7 +19,7 @@ from dusdi.envs import WORLDS, as_world, make
 from dusdi.envs.base import ORACLE_VALUES, World
 from dusdi.errors import UsageError
 from dusdi.files import write_atomically
-from dusdi.metrics.dci import DCI, dci, summary
+from dusdi.metrics.dci import DCI, ComponentColumns, dci, summary
 from dusdi.objectives import make_objective
 from dusdi.policy import Skills, load
 from dusdi.progress import Progress, Silent
@@ -102,8 +102,19 @@ def _score(
     targets = len(world.spec.controlled) + space.components
     options = {"seed": seed, "own_factors": own_factors}
     with show(title, "fitting trees", targets, unit="targets", note="") as display:
-        data = (rollout.skill, rollout.observation, world.spec, rollout.episode)
+        skill = rollout.skill.reshape(len(rollout.skill), -1)
+        data = (skill, rollout.observation, world.spec, rollout.episode)
+        options["components"] = _component_columns(space)
         return dci(*data, cells, advance=display.advance, **options), rollout
+
+
+def _component_columns(space: SkillSpace) -> list[ComponentColumns]:
+    """The columns of each component in skills [n, W]."""
+    discrete = isinstance(space, Discrete)
+    size = 1 if discrete else space.component_size
+    categories = space.component_size if discrete else None
+    columns = [slice(i * size, (i + 1) * size) for i in range(space.components)]
+    return [ComponentColumns(f"z{i + 1}", own, categories) for i, own in enumerate(columns)]
 
 
 def show(title: str | None, what: str, total: int, **options: Any) -> Silent:
