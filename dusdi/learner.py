@@ -271,8 +271,10 @@ class SkillTrainer:
         return {"objective": state.objective, "agent": state.agent}
 
     def summarise(self, sums: Mapping[str, float], updates: int) -> dict[str, float]:
-        """A log row, led by the mean accuracy (or error) of the discriminators on their own factors."""
+        """A log row, led by the return or the discriminators' mean accuracy (or error)."""
         row = mean_metrics(sums, updates)
+        if "return" in row:
+            return {"return": row.pop("return"), **row}
         for kind in ("accuracy", "squared_error"):
             own = [x for name, x in row.items() if name.startswith(f"{kind}/")]
             if own:

@@ -124,7 +124,14 @@ def conduct(
             total = trainer.steps_per_iteration * math.ceil(
                 config.steps / trainer.steps_per_iteration
             )
-            with Progress(title(config), total, done) if progress else Silent() as display:
+            order = [*(factor.name for factor in spec.factors), *spec.channels]
+            display = Progress(title(config), total, done, order=order) if progress else Silent()
+            with display:
+                if total != config.steps:
+                    display.message(
+                        f"{config.steps:,} steps are rounded up to {total:,}: "
+                        f"one iteration is {trainer.steps_per_iteration:,} steps"
+                    )
                 state, rows = train(trainer, config, state, seconds, run, display)
             return config, state, rows
         finally:
