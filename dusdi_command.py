@@ -1,4 +1,4 @@
-"""The `dusdi` command, from the first moment on: Ctrl-C while Python imports the package ends it without a traceback.
+"""The `dusdi` command. Ctrl-C ends it without a traceback, also while Python imports the package.
 
 This lies outside the package, since importing anything of a package imports the package first.
 """
@@ -12,15 +12,14 @@ import sys
 
 def main() -> None:
     """Runs the command line as a process of its own."""
-    if (
-        signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    ):  # in the background of a shell it is ignored
+    # In the background of a shell Ctrl-C is ignored, and stays so.
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _leave)
-    _mend_output()
+    _repair_output()
     from dusdi.cli import main as run
 
     code = run()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # all is done, and what is left is to end
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the work is done, and Python is shutting down
     sys.exit(code)
 
 
@@ -29,8 +28,8 @@ def _leave(number, frame) -> None:
     os._exit(130)
 
 
-def _mend_output() -> None:
-    """Has output that is closed go nowhere, and letters that it does not know be replaced."""
+def _repair_output() -> None:
+    """Replaces closed output by one that discards, and makes output replace unknown characters."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is None:

@@ -1,7 +1,8 @@
 """Checkpoints: atomic, complete, safe to load, self-describing.
 
-A checkpoint is one safetensors file: every array of a pytree under its path, and a JSON description in the header. Nothing in
-it is ever executed. A digest over all of it tells a damaged file, which is refused in favour of the one before.
+A checkpoint is one safetensors file: every array of a pytree under its path, and a JSON description
+in the header. Nothing in it is ever executed. A digest of the whole content reveals damaged files;
+they are refused, and the checkpoint before is used.
 """
 
 from __future__ import annotations
@@ -25,7 +26,16 @@ from dusdi.errors import CheckpointError
 from dusdi.files import replacing
 
 FORMAT = 1
-KEEP = 2
+KEEP = 2  # checkpoints in a folder
+#: What reading a description that somebody altered may raise.
+UNREADABLE = (
+    ValueError,
+    TypeError,
+    KeyError,
+    AttributeError,
+    OverflowError,
+    RecursionError,
+)
 _NAME = re.compile(r"step-(\d+)\.safetensors")
 
 
@@ -60,7 +70,10 @@ def unflatten(like: Any, arrays: Mapping[str, np.ndarray]) -> Any:
 
 
 def read(found: Checkpoint, like: Any) -> Any:
-    """The part of a checkpoint that has the structure of `like`, or a `CheckpointError` that names the file."""
+    """The part of a checkpoint that has the structure of `like`.
+
+    Raises a `CheckpointError` that names the file if there is no such part.
+    """
     try:
         return unflatten(like, found.arrays)
     except CheckpointError as error:
@@ -72,26 +85,27 @@ def _path_name(path: Any) -> str:
 
 
 def save(folder: Path, step: int, tree: Any, description: Mapping[str, Any]) -> Path:
-    """Writes a checkpoint so that it appears whole or not at all, and drops all but the newest `KEEP`."""
+    """Writes a checkpoint so that it appears whole or not at all; only the newest `KEEP` stay."""
     arrays = flatten(tree)
     text = json.dumps({**description, "format": FORMAT, "step": step})
+    metadata = {"description": text, "digest": _digest(arrays, text)}
     path = folder / f"step-{step:012d}.safetensors"
     with replacing(path) as partial:
         try:
-            save_file(
-                arrays, partial, metadata={"description": text, "digest": _digest(arrays, text)}
-            )
-        except SafetensorError as error:  # how it tells of a full disk
-            code = re.search(r"os error (\d+)", str(error))
-            raise OSError(
-                *((int(code[1]), os.strerror(int(code[1]))) if code else (str(error),))
-            ) from error
-    older = [
-        old for old in newest_first(folder) if _step_of(old) < step
-    ]  # what claims to be newer is not ours to judge
+            save_file(arrays, partial, metadata=metadata)
+        except SafetensorError as error:  # for instance if the disk is full
+            raise _as_os_error(error) from error
+    # Files that claim a later step stay: only a user can know what they are.
+    older = [old for old in newest_first(folder) if _step_of(old) < step]
     for old in older[KEEP - 1 :]:
         old.unlink()
     return path
+
+
+def _as_os_error(error: SafetensorError) -> OSError:
+    """The error of the operating system that safetensors wraps in a text."""
+    code = re.search(r"os error (\d+)", str(error))
+    return OSError(int(code[1]), os.strerror(int(code[1]))) if code else OSError(str(error))
 
 
 def load(path: Path) -> Checkpoint:
@@ -115,7 +129,7 @@ def load(path: Path) -> Checkpoint:
 
 
 def read_description(path: Path) -> dict[str, Any]:
-    """What a file says of itself, without reading its arrays."""
+    """The description in a file, read without its arrays."""
     _check_readable(path)
     try:
         with safe_open(path, framework="numpy") as file:
@@ -134,28 +148,17 @@ def _check_readable(path: Path) -> None:
 
 
 def _parse(text: str, path: Path) -> dict[str, Any]:
-    """The description of a checkpoint, which names the step that the file's name says."""
+    """The description of a checkpoint; its step must be the one in the file's name."""
     try:
         description = json.loads(text)
-        version, step, seconds = (
-            description["format"],
-            description["step"],
-            description.get("seconds", 0.0),
-        )
-        if (
-            not isinstance(step, int)
-            or not isinstance(seconds, int | float)
-            or not math.isfinite(seconds)
-        ):
+        version = description["format"]
+        step = description["step"]
+        seconds = description.get("seconds", 0.0)
+        if not isinstance(step, int) or not isinstance(seconds, int | float):
             raise TypeError("step and seconds should be numbers")
-    except (
-        ValueError,
-        TypeError,
-        KeyError,
-        AttributeError,
-        OverflowError,
-        RecursionError,
-    ) as error:
+        if not math.isfinite(seconds):
+            raise ValueError("seconds should be finite")
+    except UNREADABLE as error:
         raise CheckpointError(
             f"{path} does not say what it holds: {type(error).__name__}: {error}"
         ) from error
@@ -168,7 +171,7 @@ def _parse(text: str, path: Path) -> dict[str, Any]:
 
 
 def load_newest(folder: Path) -> Checkpoint | None:
-    """The newest sound checkpoint; warns about damaged ones. None if there never was any."""
+    """The newest intact checkpoint; warns about damaged ones. None if there is no checkpoint."""
     refused = []
     for path in newest_first(folder):
         try:
@@ -185,7 +188,7 @@ def load_newest(folder: Path) -> Checkpoint | None:
 
 
 def newest_first(folder: Path) -> list[Path]:
-    """The files of all checkpoints, be they sound or not."""
+    """The files of all checkpoints, whether they are intact or not."""
     try:
         found = [path for path in folder.iterdir() if _NAME.fullmatch(path.name) and path.is_file()]
     except (FileNotFoundError, NotADirectoryError):

@@ -28,6 +28,7 @@ from rich.text import Text
 
 from dusdi.config import AGENTS, PPO_PRESETS, PRESETS, BaseConfig, Config, PPOConfig
 from dusdi.errors import UsageError, explain, unknown_name
+from dusdi.progress import say
 from dusdi.signals import STOPPING, handling, leave
 
 if typing.TYPE_CHECKING:
@@ -90,7 +91,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _say(text: str) -> None:
     with suppress(OSError):  # the terminal may be gone
-        print(f"dusdi: {text}", file=sys.stderr, flush=True)
+        say(f"dusdi: {text}")
 
 
 @contextmanager
@@ -641,7 +642,7 @@ def _evaluate(arguments: argparse.Namespace) -> None:
     _console().print(table)
     _console().print(_component_table(report))
     for remark in remarks(report):
-        print(remark)
+        say(remark, sys.stdout)
     suffix = "-seed*" if len(report["seeds"]) > 1 else ""
     print(f"importances: {folder}/dci{suffix}.png and {folder}/dci.json")
     print(f"where each value of each component leads: {folder}/values{suffix}.png")
@@ -702,7 +703,7 @@ def _render(arguments: argparse.Namespace) -> None:
 
 def _info(arguments: argparse.Namespace) -> None:
     from dusdi.info import read_run
-    from dusdi.progress import _metrics
+    from dusdi.progress import metrics_view
 
     found = read_run(arguments.run_folder)
     if arguments.json:
@@ -714,7 +715,7 @@ def _info(arguments: argparse.Namespace) -> None:
     _console().print(grid)
     if found.rows:
         print(f"\nlogged at step {found.rows[-1]['step']:,}:")
-        _console().print(_metrics(found.last_metrics))
+        _console().print(metrics_view(found.last_metrics, found.component_order))
 
 
 def _compare(arguments: argparse.Namespace) -> None:

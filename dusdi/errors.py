@@ -1,6 +1,7 @@
 """Errors meant for people: each says what was wrong, what was expected and what to do.
 
-Python users can catch `DusdiError`. The command line prints one sentence for whatever went wrong, made by `explain`.
+Python users can catch `DusdiError`. For whatever went wrong, the command line prints one sentence,
+made by `explain`.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ class DusdiError(Exception):
 
 
 class UsageError(DusdiError, ValueError):
-    """A request that can't be carried out: an unknown name, a bad value, a world that does not fit."""
+    """A request that can't be met: an unknown name, a bad value, a world that does not fit."""
 
 
 class WorldError(DusdiError, ValueError):
@@ -45,7 +46,10 @@ def unknown_name(kind: str, name: str, valid: Iterable[str]) -> UsageError:
 
 
 def explain(error: BaseException) -> str:
-    """What went wrong, in a sentence; below it the traceback of the user's own code, if that is what failed."""
+    """What went wrong, in a sentence.
+
+    If the user's own code failed, its part of the traceback follows.
+    """
     own = _own_traceback(error)
     below = f"\n\n{own}" if own else ""
     if isinstance(error, DusdiError):
@@ -53,9 +57,12 @@ def explain(error: BaseException) -> str:
     if isinstance(error, OSError) and not own:
         return explain_os(error)
     if isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in str(error):
-        return "there is not enough memory for this; try fewer copies (num_envs), smaller networks or a smaller replay_capacity"
+        return (
+            "there is not enough memory for this; try fewer environments (num_envs), "
+            "smaller networks or a smaller replay_capacity"
+        )
     if isinstance(error, RecursionError) and not own:
-        return "something is nested too deeply: a path of too many folders, or a list in a list in a list"
+        return "something is nested too deeply: a path of too many folders, or lists within lists"
     what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
     if own:
         return f"your code failed with {what}{below}"
@@ -65,25 +72,23 @@ def explain(error: BaseException) -> str:
 def explain_os(error: OSError) -> str:
     """What the operating system refused, and where."""
     reason = error.strerror or str(error) or type(error).__name__
-    paths = [
-        os.fspath(path)
-        for path in (error.filename, error.filename2)
-        if isinstance(path, str | os.PathLike)
-    ]
-    return (
-        f"can't read or write {paths[-1]}: {reason}"
-        if paths
-        else f"the operating system refused: {reason}"
-    )
+    names = (error.filename, error.filename2)
+    paths = [os.fspath(name) for name in names if isinstance(name, str | os.PathLike)]
+    if not paths:
+        return f"the operating system refused: {reason}"
+    return f"can't read or write {paths[-1]}: {reason}"
 
 
 def _own_traceback(error: BaseException) -> str:
-    """The part of a traceback that lies in the user's own files, from the first of them on; empty if there is none."""
+    """The traceback from the first of the user's own files on; empty if none is in it."""
     for found in (error.__cause__, error):
-        frames = traceback.extract_tb(found.__traceback__) if found is not None else []
+        if found is None:
+            continue
+        frames = traceback.extract_tb(found.__traceback__)
         own = [index for index, frame in enumerate(frames) if not _is_library(frame.filename)]
-        if found is not None and own:
-            lines = traceback.format_list(frames[own[0] :]) + traceback.format_exception_only(found)
+        if own:
+            lines = traceback.format_list(frames[own[0] :])
+            lines += traceback.format_exception_only(found)
             return "Traceback (in your code):\n" + "".join(lines).rstrip()
         if isinstance(found, SyntaxError) and found.filename and not _is_library(found.filename):
             return "".join(traceback.format_exception_only(found)).rstrip()
@@ -92,14 +97,13 @@ def _own_traceback(error: BaseException) -> str:
 
 def _is_library(filename: str) -> bool:
     """Whether a file belongs to this package, to Python or to an installed package."""
-    folders = [os.path.dirname(os.path.abspath(__file__))]
-    folders += [sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")]
     path = os.path.abspath(filename)
+    if filename.startswith("<"):  # code without a file, for instance in the import system
+        return True
     if {"site-packages", "dist-packages"} & set(path.split(os.sep)):
         return True
-    scripts = sysconfig.get_path("scripts")
-    return (
-        filename.startswith("<")
-        or os.path.dirname(path) == scripts
-        or any(path.startswith(f + os.sep) for f in folders)
-    )
+    if os.path.dirname(path) == sysconfig.get_path("scripts"):
+        return True
+    folders = [os.path.dirname(os.path.abspath(__file__))]
+    folders += [sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")]
+    return any(path.startswith(folder + os.sep) for folder in folders)

@@ -1,6 +1,7 @@
 """Writing files so that they appear whole or not at all, and never through a symbolic link.
 
-A run's folder may come from somebody else: a link planted there must not make us write over its target.
+A run's folder may come from somebody else: a link planted there must not make us write over the
+file that it points to.
 """
 
 from __future__ import annotations
@@ -12,20 +13,26 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
-PARTIAL = ".partial"  # how names of unfinished files end
+try:
+    import fcntl
+except ImportError:  # Windows has no such locks
+    fcntl = None  # type: ignore[assignment]
+
+PARTIAL = ".partial"  # part of the names of unfinished files
 
 
 @contextmanager
 def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """A temporary file beside `path`, with the same suffix, that takes its place once the block is done without an error.
+    """Gives a temporary file that replaces `path` when the block ends without an error.
 
-    The folder is made if need be. What is at `path` is replaced, also if it is a link, whose target stays as it is.
+    It lies in the same folder, which is made if need be, and has the same suffix. If there is a
+    link at `path`, the link is replaced and the file that it points to stays as it is.
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f".{path.stem}.{os.getpid()}{PARTIAL}{path.suffix}")
     with suppress(FileNotFoundError):
-        partial.unlink()  # of a process that was killed, or a link
+        partial.unlink()  # left by a process that was killed, or a link
     try:
         os.close(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666))
         mode = partial.stat().st_mode & 0o777  # what the user's umask allows
@@ -38,7 +45,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
         with suppress(OSError):
             partial.unlink()
         if isinstance(error, OSError) and error.filename in (None, str(partial)):
-            error.filename = str(path)  # the file that people know
+            error.filename = str(path)  # messages should name the file that the user knows
         raise
 
 
@@ -58,17 +65,36 @@ def flush(path: Path) -> None:
 
 
 def is_abandoned(name: str) -> bool:
-    """Whether a file's name is that of an unfinished file of ours, and the process that wrote it is gone."""
+    """Whether a name is that of an unfinished file whose writing process has ended."""
     found = re.fullmatch(rf"\..*\.(\d{{1,9}}){re.escape(PARTIAL)}(\.\w+)?", name)
     if found is None:
         return False
+    process = int(found[1])
     try:
-        os.kill(int(found[1]), 0)
+        os.kill(process, 0)
     except ProcessLookupError:
         return True
     except OSError:
         return False
-    return int(found[1]) == os.getpid()  # of a process that had this number before
+    return process == os.getpid()  # an earlier process had the number of this one
+
+
+def is_locked(path: Path) -> bool:
+    """Whether a living process holds the lock (`flock`) of a file; False if that can't be known.
+
+    To find out, the lock is taken and released at once. A process that asks for it in this very
+    moment without waiting would be refused.
+    """
+    if fcntl is None:
+        return False
+    try:
+        with path.open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:  # there is no such file, or the file system has no locks
+        return False
+    return False
 
 
 def append(path: Path) -> IO[str]:

@@ -1,17 +1,18 @@
-"""What a person sees while something takes time: a bar with rate and time left, and the latest metrics below it.
+"""What a person sees while a command runs: a progress bar, the latest metrics, and messages.
 
-On a terminal the display is live; in a log file or a notebook it is a line every few seconds. A display never stops the work
-it shows: if the terminal is gone, it falls silent.
+On a terminal the display is live; in a log file or a notebook it is a line every few seconds. A
+display never stops the work that it shows: if the terminal is closed, it shows nothing any more.
 """
 
 from __future__ import annotations
 
 import functools
 import sys
+import textwrap
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TextIO
 
 import rich.progress
 from rich.columns import Columns
@@ -20,16 +21,30 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-#: Metrics that each component or channel has, and the headings of their columns.
-GROUPS = {
-    "accuracy": "accuracy",
-    "squared_error": "squared error",
-    "penalty_accuracy": "accuracy from other factors",
-    "penalty_squared_error": "squared error from other factors",
-    "reward": "reward",
-    "return": "return",
-}
+#: Kinds of metrics whose second part is not a component: `loss/critic` stands by itself.
+NOT_PER_COMPONENT = {"loss"}
 MAX_ROWS = 20  # components in the table, so that it fits on a screen
+
+
+def say(text: str, stream: TextIO | None = None) -> None:
+    """Prints a message, on standard error by default, wrapped at words if that is a terminal."""
+    stream = sys.stderr if stream is None else stream
+    console = Console(file=stream)
+    print(wrap(text, console.width) if console.is_terminal else text, file=stream, flush=True)
+
+
+def wrap(text: str, width: int) -> str:
+    """The text with its lines wrapped at words.
+
+    Indented lines (the code in a traceback) and words longer than a line (paths) stay whole.
+    """
+    lines: list[str] = []
+    for line in text.split("\n"):
+        if len(line) <= width or line[0].isspace():
+            lines.append(line)
+        else:
+            lines += textwrap.wrap(line, width, break_long_words=False, break_on_hyphens=False)
+    return "\n".join(lines)
 
 
 class Silent:
@@ -42,26 +57,29 @@ class Silent:
         pass
 
     def advance(self, done: int) -> None:
-        """So much is done in all."""
+        """Shows that so much is done in all."""
 
     def log(self, done: int, rows: Sequence[Mapping[str, float]]) -> None:
-        """The latest metrics, a row per seed."""
+        """Shows the latest metrics, a row per seed; the first metric is the headline."""
 
     def note(self, text: str) -> None:
-        """Says something in place of the rate, for instance that the work is about to stop."""
+        """Shows a few words in place of the rate, for instance that the work is about to stop."""
+
+    def message(self, text: str) -> None:
+        """Shows a sentence above the bar, where it stays."""
 
 
-def _harmless(method):
-    """A display's method that gives up showing anything once its output is gone (a closed terminal, a broken pipe)."""
+def _ignore_closed_output(method):
+    """Makes a display's method do nothing once its output is closed (a terminal, a pipe)."""
 
     @functools.wraps(method)
     def guarded(self, *arguments):
-        if self._gone:
+        if self._closed:
             return
         try:
             method(self, *arguments)
         except OSError:
-            self._gone = True
+            self._closed = True
 
     return guarded
 
@@ -82,33 +100,48 @@ class Progress(Silent):
       done: how much of it was done before.
       unit: what is counted.
       note: what to show in place of a rate until there is one.
+      order: the components in the order in which the table of metrics lists them.
     """
 
-    FIRST_LINE_SECONDS, LINE_SECONDS = 2.0, 10.0
-    WINDOW_SECONDS = 10.0  # the rate is that of so long
+    FIRST_LINE_SECONDS = 2.0
+    LINE_SECONDS = 10.0  # between lines in a log file
+    WINDOW_SECONDS = 10.0  # the rate shown is that of so many last seconds
 
     def __init__(
-        self, title: str, total: int, done: int = 0, *, unit: str = "steps", note: str = "compiling"
+        self,
+        title: str,
+        total: int,
+        done: int = 0,
+        *,
+        unit: str = "steps",
+        note: str = "compiling",
+        order: Sequence[str] = (),
     ):
         self._console = _Console(file=sys.stderr)
-        self._title, self._total, self._unit = title, total, unit
-        columns = (
-            rich.progress.BarColumn(bar_width=None),
-            rich.progress.TextColumn(f"{{task.completed:,}}/{{task.total:,}} {unit}", markup=False),
-            rich.progress.TextColumn("{task.fields[rate]}", markup=False),
-            rich.progress.TextColumn("{task.fields[left]}", markup=False),
-        )
-        self._bar = rich.progress.Progress(*columns, console=self._console, expand=True)
+        self._title = title
+        self._total = total
+        self._unit = unit
+        self._order = order
+        self._bar = self._make_bar()
         self._bar.add_task("", total=total, completed=min(done, total), rate=note, left="")
         (self._task,) = self._bar.tasks
         self._metrics: RenderableType = ""
-        self._live = (
-            Live(get_renderable=self._picture, console=self._console)
-            if self._console.is_terminal
-            else None
+        self._live: Live | None = None
+        if self._console.is_terminal:
+            self._live = Live(get_renderable=self._picture, console=self._console)
+        self._marks: deque[tuple[float, int]] = deque()  # when so much was done
+        self._next_line = time.monotonic() + self.FIRST_LINE_SECONDS
+        self._closed = False
+
+    def _make_bar(self) -> rich.progress.Progress:
+        texts = (
+            f"{{task.completed:,}}/{{task.total:,}} {self._unit}",
+            "{task.fields[rate]}",
+            "{task.fields[left]}",
         )
-        self._marks: deque[tuple[float, int]] = deque()
-        self._next_line, self._gone = time.monotonic() + self.FIRST_LINE_SECONDS, False
+        columns = [rich.progress.TextColumn(text, markup=False) for text in texts]
+        bar = rich.progress.BarColumn(bar_width=None)
+        return rich.progress.Progress(bar, *columns, console=self._console, expand=True)
 
     def _picture(self) -> RenderableType:
         return Group(Text(self._title, style="bold"), self._bar, self._metrics)
@@ -118,100 +151,120 @@ class Progress(Silent):
         return self
 
     def __exit__(self, *exception):
-        if exception[0] is None:  # done, perhaps with less than was expected
-            self._bar.update(
-                self._task.id, total=max(self._task.completed, 1), rate="", left="done"
-            )
+        if exception[0] is None:  # the work is done, perhaps with less than was expected
+            total = max(self._task.completed, 1)
+            self._bar.update(self._task.id, total=total, rate="", left="done")
         self._stop()
 
-    @_harmless
+    @_ignore_closed_output
     def _start(self) -> None:
         if self._live:
             self._live.start()
 
-    @_harmless
+    @_ignore_closed_output
     def _stop(self) -> None:
         if self._live:
             self._live.stop()
 
-    def _rate(self) -> float:
-        """Units per second lately; 0 if that is not known yet."""
-        if len(self._marks) < 2:
-            return 0.0
-        (start, before), (end, done) = self._marks[0], self._marks[-1]
-        return (done - before) / max(end - start, 1e-9)
-
-    def _left(self, done: int) -> str:
-        """The time left at the present rate, in words."""
-        if done >= self._total:
-            return "done"
-        rate = self._rate()
-        return f"{_duration((self._total - done) / rate)} left" if rate > 0 else ""
-
-    @_harmless
+    @_ignore_closed_output
     def advance(self, done: int) -> None:
         now = time.monotonic()
         self._marks.append((now, done))
         while len(self._marks) > 2 and self._marks[1][0] < now - self.WINDOW_SECONDS:
             self._marks.popleft()
-        shown, rate = min(done, self._total), self._rate()
-        told: dict[str, Any] = (
-            {"rate": f"{_short(rate)}/s", "left": self._left(done)} if rate else {}
-        )
-        self._bar.update(self._task.id, completed=shown, **told)
+        rate = self._rate()
+        shown: dict[str, Any] = {}
+        if rate:
+            shown = {"rate": f"{_short(rate)}/s", "left": self._left(done)}
+        self._bar.update(self._task.id, completed=min(done, self._total), **shown)
         if not self._live and now > self._next_line:
-            self._line(done, "")
+            self._print_line(done, "")
 
-    @_harmless
+    @_ignore_closed_output
     def log(self, done: int, rows: Sequence[Mapping[str, float]]) -> None:
-        self._metrics = _metrics(rows)
-        if not self._live and (time.monotonic() > self._next_line or done >= self._total):
+        self._metrics = metrics_view(rows, self._order)
+        due = time.monotonic() > self._next_line or done >= self._total
+        if not self._live and due:
             shown = {name: value for name, value in _mean(rows).items() if "/" not in name}
-            self._line(done, "".join(f"  {name} {value:.3g}" for name, value in shown.items()))
+            texts = [f"  {name} {value:.3g}" for name, value in shown.items()]
+            self._print_line(done, "".join(texts))
 
     def note(self, text: str) -> None:
         self._marks.clear()  # what comes now may be much slower or faster
         self._task.fields.update(rate=text, left="")
 
-    def _line(self, done: int, metrics: str) -> None:
+    @_ignore_closed_output
+    def message(self, text: str) -> None:
+        self._console.print(Text(text), soft_wrap=not self._live)
+
+    def _rate(self) -> float:
+        """Units per second lately; 0 if that is not known yet."""
+        if len(self._marks) < 2:
+            return 0.0
+        start, done_before = self._marks[0]
+        end, done = self._marks[-1]
+        return (done - done_before) / max(end - start, 1e-9)
+
+    def _left(self, done: int) -> str:
+        """The time left at the present rate, as text."""
+        if done >= self._total:
+            return "done"
+        rate = self._rate()
+        return f"{_duration((self._total - done) / rate)} left" if rate > 0 else ""
+
+    def _print_line(self, done: int, metrics: str) -> None:
         self._next_line = time.monotonic() + self.LINE_SECONDS
-        text = f"{self._title}: {min(done, self._total):,}/{self._total:,} {self._unit}{metrics}  {self._left(done)}"
+        counted = f"{min(done, self._total):,}/{self._total:,} {self._unit}"
+        text = f"{self._title}: {counted}{metrics}  {self._left(done)}"
         self._console.print(Text(text), soft_wrap=True)
+
+
+def metrics_view(rows: Sequence[Mapping[str, float]], order: Sequence[str] = ()) -> RenderableType:
+    """Metrics averaged over seeds: those of the whole run, then a table with a row per component.
+
+    Args:
+      rows: the metrics of each seed. One named `KIND/COMPONENT` belongs into the table, with a
+        column for each kind; the first of the others is the headline.
+      order: the components in the order of the table's rows; those not named come last.
+    """
+    mean = _mean(rows)
+    cells = {name: parts for name in mean if (parts := _component_metric(name))}
+    texts = [f"{name} {mean[name]:.3g}" for name in mean if name not in cells]
+    shown = [Text(text, no_wrap=True) for text in texts]
+    if shown:
+        shown[0].stylize("bold")
+    whole = Columns(shown, padding=(0, 2))
+    if not cells:
+        return whole
+    kinds = dict.fromkeys(kind for kind, _ in cells.values())
+    logged = dict.fromkeys(component for _, component in cells.values())
+    components = [name for name in order if name in logged]
+    components += [name for name in logged if name not in order]
+    return Group(whole, _component_table(mean, list(kinds), components))
+
+
+def _component_table(
+    mean: Mapping[str, float], kinds: Sequence[str], components: Sequence[str]
+) -> Table:
+    table = Table("", box=None, pad_edge=False)
+    for kind in kinds:
+        table.add_column(kind.replace("_", " "), justify="right")
+    for component in components[:MAX_ROWS]:
+        values = [mean.get(f"{kind}/{component}") for kind in kinds]
+        table.add_row(Text(component), *("" if x is None else f"{x:.3f}" for x in values))
+    if len(components) > MAX_ROWS:
+        table.add_row(Text(f"and {len(components) - MAX_ROWS} more", style="dim"))
+    return table
+
+
+def _component_metric(name: str) -> tuple[str, str] | None:
+    """Kind and component of a metric, or None if it belongs to the whole run."""
+    kind, slash, component = name.partition("/")
+    return (kind, component) if slash and kind not in NOT_PER_COMPONENT else None
 
 
 def _mean(rows: Sequence[Mapping[str, float]]) -> dict[str, float]:
     return {name: sum(row[name] for row in rows) / len(rows) for name in rows[0]}
-
-
-def _metrics(rows: Sequence[Mapping[str, float]]) -> RenderableType:
-    """Metrics averaged over seeds: those of the whole run side by side, then a table with a row for each component."""
-    mean = _mean(rows)
-    groups = [group for group in GROUPS if any(key.startswith(f"{group}/") for key in mean)]
-    scalars = [key for key in mean if key.split("/", 1)[0] not in groups or "/" not in key]
-    whole = Columns(
-        [Text(f"{name} {mean[name]:.3g}", no_wrap=True) for name in scalars], padding=(0, 2)
-    )
-    names = list(
-        dict.fromkeys(
-            key.split("/", 1)[1] for key in mean if "/" in key and key.split("/", 1)[0] in groups
-        )
-    )
-    if not names:
-        return whole
-    table = Table("", box=None, pad_edge=False)
-    for group in groups:
-        table.add_column(GROUPS[group], justify="right")
-    for name in names[:MAX_ROWS]:
-        table.add_row(
-            Text(name),
-            *(
-                f"{mean[f'{group}/{name}']:.3f}" if f"{group}/{name}" in mean else ""
-                for group in groups
-            ),
-        )
-    if len(names) > MAX_ROWS:
-        table.add_row(Text(f"and {len(names) - MAX_ROWS} more", style="dim"))
-    return Group(whole, table)
 
 
 def _short(rate: float) -> str:

@@ -1,7 +1,7 @@
 """Signals that ask a program to stop: Ctrl-C, `kill`, a closed terminal.
 
-All three mean the same here: save, then stop. What was started with a signal ignored (by `nohup`, or in the background of a
-shell) goes on ignoring it.
+All three mean the same here: save, then stop. A process that was started with a signal ignored (by
+`nohup`, or in the background of a shell) goes on ignoring it.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from typing import Any
 STOPPING = [
     getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)
 ]
-PATIENCE = 1.0  # seconds in which a second signal is taken for the same wish to stop
+PATIENCE = 1.0  # seconds in which a second signal counts as part of the first
 
 
 @contextmanager
 def handling(numbers: list[int], handler: Any) -> Iterator[None]:
-    """Has signals handled so for a while, but for those that are ignored.
+    """Sets the handler of these signals for the duration of a block, except of ignored ones.
 
-    Only the main thread may say so; in others nothing changes.
+    Python allows this in the main thread only; in other threads nothing changes.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    unheard = (signal.SIG_IGN, None)  # None: a handler that is not Python's
+    left_alone = (signal.SIG_IGN, None)  # None: a handler that is not Python's
     previous = {number: signal.getsignal(number) for number in numbers}
-    previous = {number: old for number, old in previous.items() if old not in unheard}
+    previous = {number: old for number, old in previous.items() if old not in left_alone}
     for number in previous:
         signal.signal(number, handler)
     try:
@@ -43,11 +43,14 @@ def handling(numbers: list[int], handler: Any) -> Iterator[None]:
 
 
 @contextmanager
-def stoppable(told: Callable[[], None] = lambda: None) -> Iterator[Callable[[], bool]]:
-    """Turns the signals that somebody listens to into a flag, which the function it gives tells, so that work ends well.
+def stoppable(on_signal: Callable[[], None] = lambda: None) -> Iterator[Callable[[], bool]]:
+    """Gives a function that says whether a signal came, so that the work can end in good order.
 
-    Ctrl-C is always listened to, the others where the command line has asked to. Whoever insists, after `PATIENCE`, interrupts
-    at once. `told` is called with the first signal.
+    Ctrl-C is always handled, the other signals where the command line has set a handler. A signal
+    that comes more than `PATIENCE` after the first raises a `KeyboardInterrupt` at once.
+
+    Args:
+      on_signal: called when the first signal comes.
     """
     began: list[float] = []
     numbers = [number for number in STOPPING if signal.getsignal(number) is not signal.SIG_DFL]
@@ -55,7 +58,7 @@ def stoppable(told: Callable[[], None] = lambda: None) -> Iterator[Callable[[], 
     def handler(number, frame):
         if not began:
             began.append(time.monotonic())
-            told()
+            on_signal()
         elif time.monotonic() - began[0] > PATIENCE:
             raise KeyboardInterrupt
 
@@ -64,6 +67,9 @@ def stoppable(told: Callable[[], None] = lambda: None) -> Iterator[Callable[[], 
 
 
 def leave(number, frame) -> None:
-    """Ends the process at once, while nothing was begun: modules that are half imported can't be left in good order."""
+    """A handler that ends the process at once, for the time before any work begins.
+
+    An exception would leave half-imported modules behind, which print tracebacks of their own.
+    """
     os.write(2, b"dusdi: interrupted\n")
     os._exit(130)

@@ -20,11 +20,8 @@ class Terminal:
     def __init__(self, command, *, width=80, height=50, environment=None, cwd=None):
         ours, theirs = pty.openpty()
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", height, width, 0, 0))
-        variables = {
-            name: value
-            for name, value in os.environ.items()
-            if name not in ("COLUMNS", "LINES", "NO_COLOR")
-        }
+        unset = ("COLUMNS", "LINES", "NO_COLOR")
+        variables = {name: value for name, value in os.environ.items() if name not in unset}
         variables |= {"TERM": "xterm-256color"} | (environment or {})
         self.process = subprocess.Popen(
             command,
@@ -36,12 +33,13 @@ class Terminal:
             start_new_session=True,
         )
         os.close(theirs)
-        self._file, self.raw = ours, b""
+        self._file = ours
+        self.raw = b""
         self._screen = pyte.HistoryScreen(width, height, history=10_000)
         self._stream = pyte.ByteStream(self._screen)
 
     def read(self, until=None, seconds=120.0):
-        """Reads until the command ends, or until its output has this text in it; gives what was read so far."""
+        """Reads until the command ends, or until this text appears; gives all output so far."""
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             if until is not None and until in self.raw:
@@ -62,11 +60,9 @@ class Terminal:
         return self.raw
 
     def lines(self):
-        """What stands on the screen and above it, without blank lines."""
-        above = [
-            "".join(row[i].data for i in range(self._screen.columns))
-            for row in self._screen.history.top
-        ]
+        """The lines on the screen and above it, without blank ones."""
+        columns = range(self._screen.columns)
+        above = ["".join(row[i].data for i in columns) for row in self._screen.history.top]
         return [line.rstrip() for line in [*above, *self._screen.display] if line.strip()]
 
     def interrupt(self):

@@ -1,7 +1,10 @@
 """`dusdi info` and `dusdi compare`: what a folder says, however damaged, and runs side by side."""
 
 import json
+import re
 import shutil
+import subprocess
+import sys
 
 import imageio.v3 as imageio
 import pytest
@@ -12,6 +15,7 @@ from dusdi.cli import main
 from dusdi.compare import compare
 from dusdi.errors import CheckpointError, UsageError
 from dusdi.info import read_run
+from dusdi.run import held
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +64,9 @@ def test_a_run_in_short(skills, capsys):
     }
     assert [row["seed"] for row in told["metrics"]] == [3, 4]
     assert told["made_with"]["jax"] and told["seconds"] > 0 and told["steps_per_second"] > 0
-    assert "config.json" in told["files"] and not told["problems"] and told["scores"] is None
+    assert not told["running"] and not told["problems"] and told["scores"] is None
+    assert "config.json" in told["files"]
+    assert told["bytes"] > newest(skills).stat().st_size
     assert told["next"] == [f"dusdi evaluate {skills}"]
 
 
@@ -69,7 +75,18 @@ def test_words_and_metrics_of_each_component(skills, capsys):
     text = capsys.readouterr().out
     for word in ("agent position (2)", "alpha 0.2 (0.1)", "3 and the 1 after it", "logged at step"):
         assert word in text
-    assert "accuracy from other factors" in text
+    assert "penalty accuracy" in text
+    assert re.search(r"^files +\d+, [\d.]+ MB in all *$", text, re.M)
+
+
+def test_components_are_listed_in_the_order_of_the_world(own, capsys):
+    described = json.loads((own / "config.json").read_text())
+    described["world"]["factors"].reverse()
+    (own / "config.json").write_text(json.dumps(described))
+    assert main(["info", str(own)]) == 0
+    table = capsys.readouterr().out.split("logged at step")[1]
+    names = re.findall(r"^(agent position|target state|ammo state)", table, re.M)
+    assert names == ["target state", "ammo state", "agent position"]
 
 
 def test_components_at_chance_are_named(own):
@@ -111,6 +128,30 @@ def test_an_unfinished_run_can_be_resumed(own):
     run = read_run(own)
     assert (run.step, run.steps) == (1_280, 1_000_000)
     assert run.next_commands == [f"dusdi pretrain gunner-2d --out {own} --resume"]
+
+
+def test_a_run_that_is_being_trained_is_not_to_be_resumed(own, capsys):
+    change_config(own, steps=1_000_000)
+    with held(own):
+        assert main(["info", str(own), "--json"]) == 0
+        found = json.loads(capsys.readouterr().out)
+        assert found["running"] and found["next"] == []
+        assert ("state", "a process is training it now") in read_run(own).lines()
+    assert not read_run(own).running
+
+
+def test_the_lock_of_a_process_that_was_killed_does_not_count(own):
+    code = "from pathlib import Path; from dusdi.run import held; import os, sys\n"
+    code += "with held(Path(sys.argv[1])): os.kill(os.getpid(), 9)"
+    subprocess.run([sys.executable, "-c", code, str(own)], check=False)
+    assert (own / ".lock").exists()
+    assert not read_run(own).running
+
+
+def test_the_headline_is_the_first_metric_whatever_its_name(own):
+    header = "step,seed,seconds,distance,accuracy,distance/a"
+    (own / "progress.csv").write_text(f"{header}\n100,0,1.0,0.2,0.3,0.2\n")
+    assert read_run(own).metric == "distance"
 
 
 def test_a_world_of_ones_own_has_to_be_named(own):
