@@ -149,7 +149,10 @@ class SkillTrainer(Trainer):
         return {"objective": state.objective, "agent": state.agent}
 
     def summarise(self, row):
-        return {**self.learner.method.headline(row), **row}
+        headline = self.learner.method.headline(row)
+        if self.learner.method.learns_task:
+            headline = {"return": row["return"]}
+        return {**headline, **row}
 
     def policies(self, state):
         parts = self.per_seed((state.agent.actor, state.normaliser))

@@ -60,8 +60,15 @@ def run_training(
     run = Run(folder, description, trainer.seeds, done) if folder else None
     total = size * math.ceil(trainer.settings.run.steps / size)
     seconds = float(description.get("seconds", 0.0))
+    order = [*(factor.name for factor in trainer.spec.factors), *trainer.spec.channels]
+    display = Progress(title, total, done, order=order) if progress else Silent()
     try:
-        with Progress(title, total, done) if progress else Silent() as display:
+        with display:
+            steps = trainer.settings.run.steps
+            if total != steps:
+                display.message(
+                    f"{steps:,} steps are rounded up to {total:,}: one iteration is {size:,} steps"
+                )
             return TrainingLoop(trainer, state, seconds, run, display).run()
     finally:
         if run is not None:
