@@ -53,7 +53,7 @@ def _bar_panel(axes: Axes, rows: Sequence[Row], methods: Sequence[str]) -> None:
         axes.bar(places, _values(row), 0.92 * width, yerr=spread, label=row["method"], **look)
         paper = _values(row, "_paper")
         if np.isfinite(paper).any():
-            mark = {"color": "white", "markeredgecolor": INK, "markersize": 6}
+            mark: dict[str, Any] = {"color": "white", "markeredgecolor": INK, "markersize": 6}
             axes.plot(places, paper, "D", label="paper", **mark)
     for place, value in enumerate(_values(rows[0], "_expert") if rows else ()):
         if math.isfinite(value):
