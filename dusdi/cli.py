@@ -258,7 +258,8 @@ def _make_parser() -> tuple[_Parser, dict[str, _Parser]]:
     reproduce.add_argument(
         "experiment",
         metavar="WHAT",
-        help="table1 (DCI), fig3 (Q decomposition), fig4 (tasks), fig6 (causal policy gradient), more-factors (beyond the paper)",
+        help="table1 (DCI), fig3 (Q decomposition), fig4 (tasks), fig6 (causal policy gradient), "
+        "more-factors (beyond the paper) or ablation (decisions of the preset, on tuning seeds)",
     )
     reproduce.add_argument(
         "--out",
@@ -272,9 +273,7 @@ def _make_parser() -> tuple[_Parser, dict[str, _Parser]]:
         metavar="DIR",
         help="folder of the runs (default: runs/reproduce)",
     )
-    reproduce.add_argument(
-        "--seeds", type=whole, default=3, help="how many seeds, from 0 (default: 3)"
-    )
+    reproduce.add_argument("--seeds", type=whole, default=3, help="how many seeds (default: 3)")
     reproduce.add_argument(
         "--preset",
         default="fast",
@@ -295,14 +294,21 @@ def _make_parser() -> tuple[_Parser, dict[str, _Parser]]:
         nargs="+",
         default=[],
         metavar="WORLD",
-        help="make only these anew, the files keep the others (default: all)",
+        help="run the jobs of these only; others are shown if they have records (default: all)",
     )
     reproduce.add_argument(
         "--tasks",
         nargs="+",
         default=[],
         metavar="TASK",
-        help="of fig4, make only these anew (default: all of the worlds)",
+        help="of fig4 and fig6, run the jobs of these only (default: all of the worlds)",
+    )
+    reproduce.add_argument(
+        "--methods",
+        nargs="+",
+        default=[],
+        metavar="METHOD",
+        help="of table1, fig4 and more-factors, the methods to show (default: the paper's)",
     )
     reproduce.add_argument(
         "--evaluation-steps",
@@ -314,7 +320,7 @@ def _make_parser() -> tuple[_Parser, dict[str, _Parser]]:
         "--jobs",
         type=whole,
         default=1,
-        help="runs at a time, each on its share of the cores (default: 1)",
+        help="jobs at a time, each on its share of the cores (default: 1)",
     )
     reproduce.add_argument("--quiet", action="store_true", help="show no progress")
     return parser, made
@@ -373,7 +379,7 @@ def _load_libraries() -> None:
     """
     import jax
 
-    import dusdi.reproduce
+    import dusdi.experiments
     import dusdi.video  # noqa: F401
 
     if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
@@ -745,7 +751,7 @@ def _compare(arguments: argparse.Namespace) -> None:
 
 
 def _reproduce(arguments: argparse.Namespace) -> None:
-    from dusdi.reproduce import Settings, reproduce
+    from dusdi.experiments import Settings, reproduce
 
     settings = Settings(
         out=Path(arguments.out),
@@ -756,6 +762,7 @@ def _reproduce(arguments: argparse.Namespace) -> None:
         evaluation_steps=arguments.evaluation_steps,
         worlds=arguments.worlds,
         tasks=arguments.tasks,
+        methods=arguments.methods,
         task_fields={} if arguments.task_steps is None else {"steps": arguments.task_steps},
         jobs=arguments.jobs,
         progress=not arguments.quiet,

@@ -1,24 +1,22 @@
-"""Independent work side by side: every worker is a process with cores of its own.
+"""Processes with cores of their own, for work that can be done side by side.
 
-Two runs on a core each take much less than one after the other on two, since small networks leave a second core idle.
+Two runs on a core each take much less time than one after the other on two cores, since small
+networks leave a second core idle.
 """
 
 from __future__ import annotations
 
-import itertools
 import multiprocessing
 import os
 import signal
 import threading
-from collections.abc import Callable, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from concurrent.futures.process import BrokenProcessPool
+from collections.abc import Callable, Collection
+from concurrent.futures import Future, ProcessPoolExecutor, wait
 from contextlib import suppress
 from typing import Any
 
 import jax
 
-from dusdi.errors import DusdiError
 from dusdi.signals import STOPPING, handling
 
 #: How programs are compiled and kept, the same in workers as in their parent.
@@ -26,75 +24,64 @@ COMPILATION = ("jax_compilation_cache_dir", "jax_persistent_cache_min_compile_ti
 
 
 def cores() -> list[int]:
-    """The cores that this process may use."""
-    return (
-        sorted(os.sched_getaffinity(0))
-        if hasattr(os, "sched_getaffinity")
-        else list(range(os.cpu_count() or 1))
-    )
+    """Returns the cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return sorted(os.sched_getaffinity(0))
+    return list(range(os.cpu_count() or 1))
 
 
-def side_by_side(
-    function: Callable[..., Any], calls: Sequence[tuple], count: int, done: Callable[[int], None]
-) -> list[Any]:
-    """What a function gives for each list of arguments, `count` at a time; `done` is told the index of each that is finished.
+class Workers:
+    """A pool of processes that share the cores of this one.
 
-    If one fails or Ctrl-C is pressed, the others that run are interrupted as if by Ctrl-C, and no more are begun.
+    Only this process receives Ctrl-C; `interrupt` passes it on, once. No worker outlives it.
     """
-    spawn, ours = (
-        multiprocessing.get_context("spawn"),
-        cores(),
-    )  # a fork would inherit JAX's threads without their state
-    shares, workers, stop = spawn.SimpleQueue(), spawn.SimpleQueue(), spawn.Event()
-    for worker in range(count):
-        shares.put(ours[worker::count] or [ours[worker % len(ours)]])
-    compilation = {name: getattr(jax.config, name) for name in COMPILATION}
-    pool = ProcessPoolExecutor(
-        count, spawn, initializer=_settle, initargs=(shares, workers, stop, compilation)
-    )
-    waiting, results = iter(enumerate(calls)), [None] * len(calls)
-    running: dict[Future, int] = {}
-    try:
-        while True:
-            for index, call in itertools.islice(waiting, count - len(running)):
-                with handling(
-                    [signal.SIGINT], signal.SIG_IGN
-                ):  # so that new workers start deaf to Ctrl-C
-                    running[pool.submit(_work, function, call)] = index
-            if not running:
-                return results
-            for future in wait(running, return_when=FIRST_COMPLETED).done:
-                index = running.pop(future)
-                results[index] = future.result()
-                done(index)
-    except BaseException as error:
-        stop.set()
+
+    def __init__(self, count: int):
+        spawn = multiprocessing.get_context("spawn")  # a fork would inherit JAX's threads broken
+        shares = spawn.SimpleQueue()
+        ours = cores()
+        for worker in range(count):
+            shares.put(ours[worker::count] or [ours[worker % len(ours)]])
+        self.count = count
+        self._process_ids = spawn.SimpleQueue()
+        self._stop = spawn.Event()
+        compilation = {name: getattr(jax.config, name) for name in COMPILATION}
+        arguments = (shares, self._process_ids, self._stop, compilation)
+        self._pool = ProcessPoolExecutor(count, spawn, initializer=_settle, initargs=arguments)
+
+    def submit(self, function: Callable[..., Any], *arguments: Any) -> Future:
+        """Has a worker call a function of a module with arguments that can be pickled."""
+        with handling([signal.SIGINT], signal.SIG_IGN):  # a new worker starts deaf to Ctrl-C
+            return self._pool.submit(_work, function, arguments)
+
+    def interrupt(self, running: Collection[Future]) -> list[str]:
+        """Interrupts the work that runs, as if by Ctrl-C, and waits until all of it has ended.
+
+        Nothing more is started. Returns the messages of the errors that the work ended with.
+        """
+        self._stop.set()
         with handling(STOPPING, signal.SIG_IGN):  # while the workers save
-            while not workers.empty():
+            while not self._process_ids.empty():
                 with suppress(ProcessLookupError):
-                    os.kill(workers.get(), signal.SIGINT)
-            said = [str(future.exception()) for future in wait(running).done if future.exception()]
-        if isinstance(error, KeyboardInterrupt):
-            raise KeyboardInterrupt("\n".join(filter(None, said))) from None
-        if isinstance(error, BrokenProcessPool):
-            raise DusdiError(
-                "a worker ended all of a sudden (was it killed, or short of memory?); start again to go on"
-            ) from error
-        raise
-    finally:
-        pool.shutdown()
+                    os.kill(self._process_ids.get(), signal.SIGINT)
+            ended = wait(running).done
+        return [str(future.exception()) for future in ended if future.exception()]
+
+    def close(self) -> None:
+        self._pool.shutdown()
 
 
 # --- in a worker ---
 
-_stop: Any = None  # an event: no more is to be begun
+_stop: Any = None  # an event: no more work is to be started
 _at_work = False
 
 
-def _settle(shares: Any, workers: Any, stop: Any, compilation: dict[str, Any]) -> None:
-    """Takes cores of its own, before JAX and MuJoCo start threads on them, and makes sure not to outlive the parent."""
+def _settle(shares: Any, process_ids: Any, stop: Any, compilation: dict[str, Any]) -> None:
+    """Prepares a worker before JAX and MuJoCo start threads: its cores, signals and parent."""
     global _stop
-    _stop, share = stop, shares.get()
+    _stop = stop
+    share = shares.get()
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, share)
     for name, value in compilation.items():
@@ -103,7 +90,7 @@ def _settle(shares: Any, workers: Any, stop: Any, compilation: dict[str, Any]) -
         os.setpgrp()  # Ctrl-C reaches the parent, which passes it on once
     for number in STOPPING:  # a cluster's scheduler may send it to every process
         signal.signal(number, _interrupt)
-    workers.put(os.getpid())
+    process_ids.put(os.getpid())
     threading.Thread(target=_follow_parent, daemon=True).start()
 
 
@@ -119,7 +106,7 @@ def _work(function: Callable[..., Any], arguments: tuple) -> Any:
 
 
 def _interrupt(signum: int, frame: Any) -> None:
-    """Interrupts what is being done, once: the parent passes on what a cluster may have sent to this process as well."""
+    """Interrupts the work, once, although both a cluster and the parent may send a signal."""
     global _at_work
     if _at_work:
         _at_work = False

@@ -522,16 +522,6 @@ def test_somebody_elses_folder_is_left_alone(tmp_path, capsys):
     ]
 
 
-def test_a_damaged_curve_is_said_by_the_figure_that_needs_it(run):
-    from dusdi.reproduce import _read_curve
-
-    assert [row["step"] for row in _read_curve(run, ("step", "accuracy"))] == [640, 960, 1280]
-    for text in ("garbage", "step,accuracy\n640,x\n", "step,seed\n640,0\n"):
-        (run / "progress.csv").write_text(text)
-        with pytest.raises(CheckpointError, match=r"progress\.csv is damaged"):
-            _read_curve(run, ("step", "accuracy"))
-
-
 class PaysNothingSensible(Sliders):
     def step(self, action):
         observation, _, *rest = super().step(action)

@@ -7,26 +7,14 @@ import warnings
 import imageio.v3 as imageio
 import numpy as np
 import pytest
-from matplotlib.figure import Figure
-from rich.console import Console
 
 import dusdi
-from dusdi.cli import _component_table, main
+from dusdi.cli import main
 from dusdi.envs.base import HostWorld, VectorWorld
 from dusdi.envs.gunner import Gunner2D
 from dusdi.errors import UsageError
 from dusdi.evaluation import measure, measure_task, returns
-from dusdi.metrics.dci import dci, summary
-from dusdi.report import (
-    _groupings,
-    _lines,
-    _most_telling,
-    colour,
-    heat_map,
-    score_bars,
-    value_histograms,
-)
-from dusdi.rollout import MAX_COPIES, Rollout, collect
+from dusdi.rollout import MAX_COPIES, collect
 from dusdi.skills import Discrete
 from dusdi.types import Factor, WorldSpec
 
@@ -208,89 +196,6 @@ def test_progress_is_logged_unless_it_is_not_wanted(run, tmp_path, capsys, monke
     json.loads(printed.splitlines()[0])
     words = ("collecting: 6,000/6,000 steps", "fitting trees: 6/6 targets", "drawing: 50/50 frames")
     assert all((word in told) is not quiet for word in words)
-
-
-# --- pictures ---
-
-
-def toy(names):
-    """Steps in which each component moves its own factor, the second entry of it only."""
-    rng = np.random.default_rng(0)
-    skill = np.repeat(rng.integers(5, size=(200, len(names))), 10, axis=0)
-    entries = rng.normal(size=(2_000, len(names), 2)) * [1_000.0, 0.1]
-    entries[:, :, 1] += skill
-    factors = tuple(Factor(name, (2 * i, 2 * i + 1)) for i, name in enumerate(names))
-    spec = WorldSpec("toy", {}, 2 * len(names), 1, factors)
-    return Rollout(entries.reshape(2_000, -1), skill, np.repeat(np.arange(20), 100)), spec
-
-
-def test_names_are_shown_as_they_are_in_pictures_and_tables(tmp_path):
-    names = (r"$\frac$", "[/x]")
-    rollout, spec = toy(names)
-    data = (rollout.skill, rollout.observation, spec, rollout.episode)
-    result = dci(*data, 5, own_factors=names)
-    title = r"$\nonsense$ and more $"
-    heat_map(result, tmp_path / "dci.png", title)
-    value_histograms(rollout, spec, names, tmp_path / "values.png", title)
-    console = Console(record=True, width=120)
-    console.print(_component_table(summary([{"seed": 0, **result.to_json()}])))
-    printed = console.export_text()
-    assert all(name in printed for name in names)
-
-
-@pytest.mark.parametrize(("components", "panels"), [(1, 1), (3, 9), (8, 8)])
-@pytest.mark.parametrize("planned", [False, True])
-def test_where_values_lead_has_room_for_any_number(monkeypatch, components, panels, planned):
-    drawn = []
-    monkeypatch.setattr("dusdi.report._save", lambda figure, path: drawn.append(figure))
-    names = [f"factor {i}" for i in range(components)]
-    rollout, spec = toy(names)
-    value_histograms(rollout, spec, names if planned else None, "values.png", "toy")
-    shown = [axes for axes in drawn[0].axes if axes.axison]
-    assert [len(axes.patches) for axes in shown] == [5] * panels  # a histogram for each value
-    titles = [(axes.get_title("left"), float(axes.get_title("right")[:-1])) for axes in shown]
-    assert [name for name, share in titles if share > 90] == [f"{name}[1]" for name in names]
-
-
-def test_the_most_telling_entry_is_the_one_that_the_value_explains():
-    """The value has a variance of 2, the entry it moves has 0.01 of its own."""
-    rollout, spec = toy(["only"])
-    (told,) = _most_telling(_groupings(rollout.skill)[0], rollout.observation, spec.factors)
-    assert told.entry == 1 and told.share == pytest.approx(2 / 2.01, abs=0.003)
-    (still,) = _most_telling(_groupings(rollout.skill)[0], np.ones((2_000, 2)), spec.factors)
-    assert still.share == 0.0
-
-
-def test_continuous_values_are_grouped_by_thirds_of_the_dimension_that_tells_most():
-    rng = np.random.default_rng(1)
-    skill = rng.uniform(-1, 1, size=(3_000, 1, 2)).astype(np.float32)
-    (told,) = _most_telling(_groupings(skill)[0], skill[:, 0, 1:], [Factor("line", (0,))])
-    assert told.names == ["low", "middle", "high"]
-    assert np.bincount(told.group) == pytest.approx([1_000] * 3, abs=1)
-    assert told.share == pytest.approx(8 / 9, abs=0.02)  # thirds of a line, each a third as long
-
-
-def test_no_line_or_bar_is_lost_for_want_of_a_colour(tmp_path):
-    assert len({colour(i) for i in range(50)}) == 50
-    axes = Figure().subplots()
-    rows = [{"run": f"run {i}", "step": t, "value": i} for i in range(9) for t in range(3)]
-    _lines(axes, rows, "run", "value")
-    assert [line.get_label() for line in axes.lines] == [f"run {i}" for i in range(9)]
-
-
-def test_bars_of_many_methods_are_all_drawn(tmp_path, monkeypatch):
-    drawn = []
-    monkeypatch.setattr("dusdi.report._save", lambda figure, path: drawn.append(figure))
-    scores = ("disentanglement", "completeness", "informativeness")
-    values = dict.fromkeys(scores, 0.5) | {f"{name}_std": 0.1 for name in scores}
-    values |= {f"{name}_{kind}": "" for name in scores for kind in ("paper", "oracle")}
-    rows = [
-        {"world": "toy", "direction": direction, "method": f"method {i}", **values}
-        for direction in ("skills to states", "states to skills")
-        for i in range(6)
-    ]
-    score_bars(rows, tmp_path / "bars.png", "toy")
-    assert all(len(axes.patches) == 6 * 3 for axes in drawn[0].axes)
 
 
 # --- videos ---

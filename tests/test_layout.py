@@ -11,7 +11,7 @@ ORDER = [
     "envs", "tasks", "rollout", "replay", "objectives", "agents", "learner", "checkpoint", "run",
     "policy", "progress", "loop", "pretraining", "hierarchy", "skill_env", "controller",
     "task_learning", "metrics", "report", "evaluation", "info", "compare",
-    "reproduce", "video", "cli", "__main__",
+    "experiments", "video", "cli", "__main__",
 ]  # fmt: skip
 
 

@@ -1,0 +1,129 @@
+"""The paper's tables and figures, each by one command: jobs, records, data frames and files.
+
+An experiment lists jobs (`dusdi.experiments.jobs`); an executor runs those that have no record yet
+(`executors`), and every job writes what it measured (`records`). Tables and figures are made from
+records alone, so they can be extended without training anything again.
+
+Modules of experiments are imported when they are asked for: they need pandas, other commands don't.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import importlib
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from dusdi.errors import DusdiError, UsageError, explain, unknown_name
+from dusdi.evaluation import check_writable
+from dusdi.experiments.executors import Executor, LocalExecutor, Outcome, Work
+from dusdi.experiments.jobs import Job, make_environment
+from dusdi.experiments.records import read_records
+from dusdi.experiments.running import plan, run
+from dusdi.experiments.settings import Cell, Settings
+
+__all__ = ["EXPERIMENTS", "Cell", "Job", "Settings", "reproduce"]
+
+#: What can be reproduced, a line on each. Modules of these names have functions `cells`, `write`.
+EXPERIMENTS = {
+    "table1": "Table 1: DCI of DUSDi and DIAYN-MC",
+    "fig3": "Figure 3: accuracy of the discriminators, with and without Q decomposition",
+    "fig4": "Figure 4: return in every task, with skills and without",
+    "fig6": "Figure 6: return with and without the causal policy gradient",
+    "more-factors": "beyond the paper: DCI of DUSDi in worlds with more factors",
+    "ablation": "each decision of the preset switched back, on tuning seeds",
+}
+
+
+def reproduce(name: str, settings: Settings, executor: Executor | None = None) -> list[Path]:
+    """Makes a table or figure and returns its files.
+
+    Args:
+      name: of the experiment, see `EXPERIMENTS`.
+      settings: what to reproduce with.
+      executor: runs the jobs; by default processes of this machine, `settings.jobs` at a time.
+    """
+    experiment = load_experiment(name)
+    settings.check()
+    check_writable(settings.out)
+    wanted = [cell.job for cell in experiment.cells(settings)]
+    if not wanted:
+        raise UsageError(
+            f"{name} has nothing to do with these worlds and tasks; `dusdi envs` lists them"
+        )
+    folders = settings.folders
+    jobs = plan(wanted, read_records(folders.records, wanted), folders.runs)
+    for job in jobs:
+        make_environment(job).check_installed()
+    executor = executor or LocalExecutor(settings.jobs)
+    bars = settings.progress and min(settings.jobs, len(jobs)) == 1
+    work = functools.partial(run, folders=folders, progress=bars)
+    run_all(jobs, work, executor, settings.progress)
+    return experiment.write(_results(name, settings, experiment))
+
+
+def load_experiment(name: str) -> Any:
+    """Imports the module of an experiment, or raises a `UsageError`."""
+    if name not in EXPERIMENTS:
+        raise unknown_name("experiment", name, EXPERIMENTS)
+    try:
+        return importlib.import_module(f"dusdi.experiments.{name.replace('-', '_')}")
+    except ModuleNotFoundError as error:
+        if error.name != "pandas":
+            raise
+        raise UsageError(
+            "tables are made with pandas, which is not installed; pip install 'dusdi[reproduce]'"
+        ) from error
+
+
+def run_all(jobs: Sequence[Job], work: Work, executor: Executor, progress: bool) -> None:
+    """Runs jobs and says how far they are; raises a `DusdiError` at the end if some failed."""
+    failed: list[Outcome] = []
+    began = time.monotonic()
+
+    def say(text: str) -> None:
+        if progress:
+            print(text, file=sys.stderr, flush=True)
+
+    with closing(executor.run(jobs, work)) as outcomes:
+        for number, outcome in enumerate(outcomes, 1):
+            title = f"{outcome.job.kind}: {outcome.job.name}"
+            left = (time.monotonic() - began) * (len(jobs) / number - 1) / 60
+            if outcome.error is None:
+                say(f"{number} of {len(jobs)} done, about {left:.0f} min left ({title})")
+            else:
+                failed.append(outcome)
+                say(f"failed ({title}): {explain(outcome.error)}")
+    if failed:
+        raise _failure(jobs, failed)
+
+
+def _failure(jobs: Sequence[Job], failed: Sequence[Outcome]) -> DusdiError:
+    first = failed[0]
+    assert first.error is not None
+    kind = type(first.error) if isinstance(first.error, DusdiError) else DusdiError
+    found = kind(
+        f"{len(failed)} of {len(jobs)} jobs failed; the first, {first.job.kind} "
+        f"{first.job.name}: {explain(first.error)}\nWhat is done is kept; start again to go on."
+    )
+    found.__cause__ = first.error
+    return found
+
+
+def _results(name: str, settings: Settings, experiment: Any) -> Any:
+    """Returns what was measured, also before and in other worlds and tasks, if settings agree."""
+    from dusdi.experiments.results import Results
+
+    try:
+        cells = experiment.cells(dataclasses.replace(settings, worlds=(), tasks=()))
+    except UsageError:  # settings that other worlds can't have
+        cells = experiment.cells(settings)
+    records = read_records(settings.folders.records, [cell.job for cell in cells])
+    there = [cell for cell in cells if cell.job.key in records]
+    missing = [cell for cell in cells if cell.job.key not in records]
+    return Results(name, settings, there, records, missing)

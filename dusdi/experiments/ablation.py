@@ -1,0 +1,85 @@
+"""Ablation: each decision in the preset `fast` switched back, one at a time, on tuning seeds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from dusdi.experiments.jobs import dci_job
+from dusdi.experiments.results import Results, markdown_table, mean_and_spread, mean_text
+from dusdi.experiments.settings import Cell, Settings, paper_worlds
+from dusdi.metrics.dci import NAMES
+
+FIRST_SEED = 100  # tuning seeds are no seeds of the other tables
+DIRECTION = "skills to states"
+#: The decisions: what is switched back, and the fields that do so.
+DECISIONS: dict[str, dict[str, Any]] = {
+    "skill joins the state (no FiLM gate)": {"skill_input": "concat"},
+    "one actor network (not additive)": {"actor_parts": "whole"},
+    "no gains on the inputs": {"input_gain": 0.0, "input_limit": 0},
+    "state-dependent standard deviation": {"free_std": False},
+    "no RBF features": {"discriminator_bumps": 0},
+    "no background class": {"elsewhere_weight": 0.0},
+    "no prior mixture": {"reward_floor": 0.0},
+    "no decay of the discriminators": {"discriminator_decay": 0.0},
+    "twin critics": {"twin_critics": True},
+    "fixed temperature": {"learn_alpha": False},
+    "every critic sees the whole skill": {"critic_skill": "all"},
+    "entropy as a Q channel": {"entropy_backup": "channel"},
+    "discount 0.9": {"discount": 0.9},
+}
+
+
+def cells(settings: Settings) -> list[Cell]:
+    """Returns the preset and every decision that changes something, in each world."""
+    found = []
+    for world in settings.chosen(paper_worlds()):
+        variants = {settings.preset: {}, **DECISIONS}
+        for index, (label, fields) in enumerate(variants.items()):
+            name = "-".join(["dusdi", *(f"{key}={value}" for key, value in fields.items())])
+            for seed in range(FIRST_SEED, FIRST_SEED + settings.seeds):
+                base = settings.skills(world, "dusdi", seed)
+                skills = settings.skills(world, "dusdi", seed, fields=fields, name=name)
+                if index and skills.key == base.key:
+                    continue  # the preset has it so in this world already
+                labels = {"world": world, "method": label, "seed": seed}
+                found.append(Cell(labels, dci_job(skills, steps=settings.evaluation_steps)))
+    return found
+
+
+def write(results: Results) -> list[Path]:
+    """Writes the scores of each seed (CSV) and a table of differences to the preset."""
+    scores = results.scores("dci")
+    first = scores["seed"].min()
+    last = scores["seed"].max()
+    lines = [
+        f"# Ablation of the preset `{results.settings.preset}`",
+        "",
+        f"Each decision is switched back alone. DCI from {DIRECTION} on "
+        f"{results.settings.evaluation_steps:,} steps, seeds {first} to {last}.",
+        "Below the preset's scores are differences to it, the mean ± standard deviation of the "
+        "differences of each seed.",
+        "A decision that a world's preset does not take is left out there.",
+    ]
+    scores = scores[scores["direction"] == DIRECTION]
+    for world, own in scores.groupby("world", sort=False):
+        lines += ["", f"## {world}", "", *_world_table(own, results.settings.preset)]
+    return [results.write_csv(scores), results.write_markdown(lines)]
+
+
+def _world_table(scores: pd.DataFrame, preset: str) -> list[str]:
+    """Returns the lines of a world's table: the preset's scores, then differences to it."""
+    base = scores[scores["method"] == preset].set_index("seed")
+    rows = []
+    for method, own in scores.groupby("method", sort=False):
+        found = own.set_index("seed")
+        values = [found[name].astype(float) for name in NAMES]
+        style = ".3f"
+        if method != preset:
+            values = [found[name].astype(float) - base[name].astype(float) for name in NAMES]
+            style = "+.3f"
+        cells = [mean_and_spread(value, style).replace("± +", "± ") for value in values]
+        rows.append([str(method), *cells, mean_text(found["seconds"], ".0f")])
+    return markdown_table(["", *NAMES, "seconds per seed"], rows)

@@ -1,0 +1,81 @@
+"""Learning curves of runs as numbers: read from a folder, thinned, and summed up.
+
+A row of progress.csv holds the mean of a metric since the row before. So a curve is a staircase:
+its value between two steps is that of the later one, and averages over steps are exact.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from dusdi.errors import CheckpointError
+from dusdi.run import read_progress
+
+MOST_POINTS = 200  # of a curve in a record
+NOT_METRICS = ("step", "seed", "seconds")  # the first columns of progress.csv
+
+Curve = dict[str, list[float]]
+
+
+def read_curve(folder: Path, metric: str | None = None) -> tuple[str, Curve]:
+    """Returns the name of a run's metric and its curve: columns "step", "seconds" and the metric.
+
+    Args:
+      folder: of the run, which has a single seed.
+      metric: the column to read; by default the first one, a method's headline metric.
+
+    Rows whose metric is no number are left out: there is no return until an episode has ended.
+    """
+    path = folder / "progress.csv"
+    try:
+        header, rows, damaged = read_progress(path)
+        found = metric or next(name for name in header if name not in NOT_METRICS)
+        columns = ("step", "seconds", found)
+        places = [header.index(name) for name in columns]
+        numbers = [[float(row[place]) for place in places] for row in rows]
+    except (ValueError, StopIteration):
+        damaged = 1
+    if damaged:
+        raise CheckpointError(f"{path} is damaged; remove {folder} to have that run trained again")
+    finite = [row for row in numbers if math.isfinite(row[-1])]
+    return found, {name: [row[i] for row in finite] for i, name in enumerate(columns)}
+
+
+def thin(curve: Curve, metric: str, most: int = MOST_POINTS) -> Curve:
+    """Returns a curve of at most so many points with the same average over steps.
+
+    Neighbouring points become one at the last of their steps, whose value is their mean over
+    steps. Numbers are rounded to what a picture and a table need.
+    """
+    steps = np.array(curve["step"])
+    values = np.array(curve[metric])
+    widths = np.diff(steps, prepend=0)
+    size = max(1, math.ceil(len(steps) / most))
+    groups = [slice(start, start + size) for start in range(0, len(steps), size)]
+    means = [np.average(values[group], weights=widths[group]) for group in groups]
+    return {
+        "step": [int(steps[group][-1]) for group in groups],
+        "seconds": [round(curve["seconds"][group][-1], 2) for group in groups],
+        metric: [float(f"{mean:.6g}") for mean in means],
+    }
+
+
+def mean_over_steps(steps: Sequence[float], values: Sequence[float], end: float) -> float:
+    """Returns the area under a curve from step 0 to `end`, divided by `end`; NaN without points.
+
+    It compares curves that were logged at different steps, as long as all of them reach `end`.
+    """
+    if not len(steps):
+        return math.nan
+    widths = np.diff(np.minimum(steps, end), prepend=0.0)
+    return float(np.average(values, weights=widths))
+
+
+def first_step_at(steps: Sequence[int], values: Sequence[float], level: float) -> float:
+    """Returns the first step at which a curve reaches a level; infinity if it never does."""
+    reached = [step for step, value in zip(steps, values, strict=True) if value >= level]
+    return min(reached, default=math.inf)

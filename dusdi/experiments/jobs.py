@@ -1,0 +1,180 @@
+"""Jobs as data: what to train or measure, with which settings, from which inputs.
+
+A job is named by a hash of everything that determines its result, its inputs included. Two
+experiments that need the same run share it, and a job with other settings is another job.
+
+Training and measuring are jobs of their own: "skills" and "task" train, "dci" and "return" measure
+what was trained, and "expert" measures the scripted expert of a world. So a figure of learning
+curves measures nothing, and measuring on more steps trains nothing again.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dusdi.config import configure
+from dusdi.envs import make
+from dusdi.envs.base import World
+from dusdi.run import origin
+from dusdi.task_learning import agent_config
+from dusdi.tasks import make_task
+
+TRAINING = ("skills", "task")
+DIGEST_BYTES = 6  # 12 hexadecimal digits
+
+
+@dataclass(frozen=True)
+class Job:
+    """A piece of work that gives a record.
+
+    Attributes:
+      kind: "skills", "dci", "task", "return" or "expert".
+      environment: the name of the world or task.
+      name: a short name for people, which is no part of the key.
+      settings: all that determines the result: resolved settings of a run with its seed, or how
+        something is measured.
+      options: of the world.
+      request: the arguments for `dusdi.pretrain` or `dusdi.downstream` that resolve to the
+        settings.
+      inputs: the jobs whose runs this one needs.
+    """
+
+    kind: str
+    environment: str
+    name: str
+    settings: Mapping[str, Any]
+    options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    request: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    inputs: tuple[Job, ...] = ()
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What the key is a hash of, as JSON."""
+        identity = {
+            "kind": self.kind,
+            "environment": self.environment,
+            "options": self.options,
+            "settings": self.settings,
+            "inputs": [job.key for job in self.inputs],
+        }
+        return json.loads(json.dumps(identity))
+
+    @functools.cached_property
+    def key(self) -> str:
+        return hash_of(self.identity)
+
+    @property
+    def run(self) -> Job:
+        """The training job whose folder this one works in."""
+        return self if self.kind in TRAINING or not self.inputs else self.inputs[0]
+
+    def folder(self, runs: Path) -> Path:
+        """Returns the folder of the run that this job trains or measures."""
+        return runs / f"{self.run.name}-{self.run.key}"
+
+
+def hash_of(identity: Mapping[str, Any]) -> str:
+    """Returns a short hash of a job's identity, the same for any order of its names."""
+    text = json.dumps(identity, sort_keys=True, separators=(",", ":"))
+    return hashlib.blake2b(text.encode(), digest_size=DIGEST_BYTES).hexdigest()
+
+
+def skills_job(
+    world: str,
+    method: str,
+    seed: int,
+    *,
+    preset: str,
+    fields: Mapping[str, Any],
+    options: Mapping[str, Any] | None = None,
+    name: str = "",
+) -> Job:
+    """Returns the job that discovers skills in a world; `name` is the method by default."""
+    options = dict(options or {})
+    request = {"method": method, "preset": preset, **fields, "seed": seed}
+    settings = resolved_pretrain_json(make(world, **options), request)
+    words = [world, *(f"{key}={value}" for key, value in options.items()), name or method]
+    title = "-".join([*words, f"seed{seed}"])
+    return Job("skills", world, title, settings, options, request)
+
+
+def dci_job(skills: Job, *, steps: int) -> Job:
+    """Returns the job that measures DCI of skills, on episodes of the run's own seed."""
+    settings = {"steps": steps, "seed": find_setting(skills.settings, "seed")}
+    return Job("dci", skills.environment, skills.name, settings, skills.options, inputs=(skills,))
+
+
+def expert_job(skills: Job, *, steps: int) -> Job:
+    """Returns the job that measures DCI of the scripted expert of the skills' world."""
+    length = find_setting(skills.settings, "skill_length")
+    settings = {"steps": steps, "seed": 0, "skill_length": length}
+    name = f"{skills.environment}-expert"
+    return Job("expert", skills.environment, name, settings, skills.options)
+
+
+def task_job(
+    task: str,
+    agent: str,
+    seed: int,
+    skills: Job | None = None,
+    *,
+    preset: str,
+    fields: Mapping[str, Any],
+) -> Job:
+    """Returns the job that learns a task with an agent, over skills or without."""
+    request = {"agent": agent, "preset": preset, **fields, "seed": seed}
+    settings = resolved_task_json(make_task(task), request)
+    method = [str(skills.request["method"])] if skills else []
+    name = "-".join([task.replace("/", "-"), *method, agent, f"seed{seed}"])
+    inputs = (skills,) if skills else ()
+    return Job("task", task, name, settings, request=request, inputs=inputs)
+
+
+def return_job(task: Job, *, episodes: int) -> Job:
+    """Returns the job that measures the return of a task job, in episodes of its own seed."""
+    settings = {"episodes": episodes, "seed": find_setting(task.settings, "seed")}
+    return Job("return", task.environment, task.name, settings, task.options, inputs=(task,))
+
+
+def resolved_pretrain_json(world: World, request: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns all settings that `dusdi.pretrain` would use, or raises a `UsageError`."""
+    fields = {name: value for name, value in request.items() if name != "preset"}
+    return configure(request["preset"], world.presets, fields).to_json()
+
+
+def resolved_task_json(task: World, request: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns all settings that `dusdi.downstream` would use, or raises a `UsageError`."""
+    fields = {name: value for name, value in request.items() if name not in ("agent", "preset")}
+    return agent_config(task, request["agent"], request["preset"], fields).to_json()
+
+
+def find_setting(settings: Mapping[str, Any], name: str) -> Any:
+    """Returns a setting, which may be in one of several groups; names are unique among them."""
+    return flat_settings(settings)[name]
+
+
+def flat_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns all settings by name, without their groups."""
+    found: dict[str, Any] = {}
+    for name, value in settings.items():
+        found |= flat_settings(value) if isinstance(value, Mapping) else {name: value}
+    return found
+
+
+def make_environment(job: Job) -> World:
+    """Makes the world or task of a job."""
+    if job.kind in ("task", "return"):
+        return make_task(job.environment, **job.options)
+    return make(job.environment, **job.options)
+
+
+def is_trained(job: Job, runs: Path) -> bool:
+    """Tells whether the run of a training job is there, undamaged and to its end."""
+    return origin(job.folder(runs)).get("step", 0) >= find_setting(job.settings, "steps")

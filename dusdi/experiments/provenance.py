@@ -1,0 +1,103 @@
+"""Where the numbers of a table come from, and whether they belong together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from dusdi.experiments.jobs import Job, flat_settings
+
+if TYPE_CHECKING:
+    from dusdi.experiments.records import Record
+    from dusdi.experiments.results import Results
+    from dusdi.experiments.settings import Cell
+
+#: Settings in which runs of one table differ on purpose.
+EXPECTED = {"seed", "method"}
+
+
+def footer(results: Results) -> list[str]:
+    """Returns the lines below a table: how it was made, and what to know before comparing."""
+    settings = results.settings
+    changes = {**settings.fields, **{f"task {k}": v for k, v in settings.task_fields.items()}}
+    changed = "".join(f", {name} {value}" for name, value in changes.items())
+    records = list(results.records.values())
+    lines = [
+        f"Made by `dusdi reproduce {results.name}`, preset `{settings.preset}`{changed}. "
+        "Settings, versions and wall times of every job are in `records/`, by its key.",
+        "",
+        *_versions(records),
+    ]
+    lines += [f"- {note}" for note in mixed_settings(results.cells)]
+    if results.missing:
+        names = sorted({_label(cell, ("seed",)) for cell in results.missing})
+        lines.append(f"- Not shown, since there is no record of it: {'; '.join(names)}.")
+    return lines
+
+
+def _versions(records: Iterable[Record]) -> list[str]:
+    """Returns lines on commits, cores and versions; a word says so if there are several."""
+    found: dict[str, set[str]] = {}
+    for record in records:
+        for made in _as_list(record.get("made_with")):
+            for name, value in made.items():
+                found.setdefault(name, set()).add(str(value) or "unknown")
+        for cores in _as_list(record.get("cores")):
+            found.setdefault("cores", set()).add(str(cores))
+        for measured in _as_list(record.get("measured_with")):
+            found.setdefault("measured at", set()).add(str(measured["commit"]) or "unknown")
+    commits = sorted(found.pop("commit", set()))
+    measured = sorted(found.pop("measured at", set()))
+    lines = []
+    if commits:
+        lines.append(f"- Trained at commit {', '.join(commits)}.")
+    if measured and measured != commits:
+        lines.append(f"- Measured at commit {', '.join(measured)}.")
+    if len(commits) > 1 or len(measured) > 1:
+        lines.append("- **Mixed commits**: parts of this were made by different code.")
+    for name, values in found.items():
+        if len(values) > 1:
+            lines.append(f"- **Mixed {name}**: {', '.join(sorted(values))}.")
+    return lines
+
+
+def mixed_settings(cells: Iterable[Cell]) -> list[str]:
+    """Returns what differs in the settings of runs that are compared, a line for each setting.
+
+    Compared are runs of a kind in the same world, or with the same agent on the same task, and
+    how they were measured.
+    """
+    groups: dict[tuple, list[tuple[Cell, Job]]] = {}
+    for cell in cells:
+        for job in {cell.job.key: cell.job, cell.job.run.key: cell.job.run}.values():
+            place = (job.kind, job.environment, str(dict(job.options)), job.request.get("agent"))
+            groups.setdefault(place, []).append((cell, job))
+    lines = []
+    for (_, environment, *_), members in groups.items():
+        for name, values in _differences(members).items():
+            said = ", ".join(f"{value} ({'; '.join(labels)})" for value, labels in values.items())
+            lines.append(f"**Mixed settings** in {environment}: {name} {said}.")
+    return lines
+
+
+def _differences(members: Iterable[tuple[Cell, Job]]) -> dict[str, dict[str, list[str]]]:
+    """Returns for each setting with several values who has which."""
+    found: dict[str, dict[str, list[str]]] = {}
+    for cell, job in members:
+        for name, value in flat_settings(job.settings).items():
+            if name not in EXPECTED:
+                labels = found.setdefault(name, {}).setdefault(str(value), [])
+                label = _label(cell, ("seed", "world", "task"))
+                labels += [] if label in labels else [label]
+    return {name: values for name, values in found.items() if len(values) > 1}
+
+
+def _label(cell: Cell, without: Iterable[str]) -> str:
+    """Returns what a cell is called, in a few words."""
+    return ", ".join(str(v) for k, v in cell.labels.items() if k not in without and v is not None)
+
+
+def _as_list(value: Any) -> list[Any]:
+    if value is None:
+        return []
+    return list(value) if isinstance(value, list | tuple) else [value]

@@ -1,0 +1,137 @@
+"""Running a job: trains (or goes on with) its run, measures, and writes the record."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dusdi.evaluation import evaluate_oracle, measure, measure_task
+from dusdi.experiments.curves import read_curve, thin
+from dusdi.experiments.jobs import Job, is_trained, make_environment
+from dusdi.experiments.records import Record, write_record
+from dusdi.info import read_run
+from dusdi.metrics.dci import NAMES
+from dusdi.pretraining import pretrain
+from dusdi.run import provenance
+from dusdi.task_learning import downstream
+
+#: The directions of DCI: how they are called, and where they are in what `measure` gives.
+DIRECTIONS: dict[str, Callable[[Mapping], Mapping]] = {
+    "skills to states": lambda result: result,
+    "states to skills": lambda result: result["states_to_skills"],
+}
+
+
+@dataclass(frozen=True)
+class Folders:
+    """Where jobs work.
+
+    Attributes:
+      runs: has a folder for each run that is trained.
+      records: has a file for each job that is done.
+    """
+
+    runs: Path
+    records: Path
+
+
+def run(job: Job, folders: Folders, progress: bool = False) -> Record:
+    """Does a job and writes its record; a run that was stopped goes on where it was."""
+    if progress:
+        print(f"{job.kind}: {job.name}", file=sys.stderr, flush=True)
+    measured = RUNNERS[job.kind](job, folders.runs, progress)
+    return write_record(folders.records, job, measured)
+
+
+def plan(wanted: Iterable[Job], records: Mapping[str, Record], runs: Path) -> list[Job]:
+    """Returns the jobs to run, inputs first: those without a record, and the runs they need.
+
+    A run that is needed only as an input is trained again if its folder is gone or damaged, even
+    if there is a record of it.
+    """
+    chosen: dict[str, Job] = {}
+    trained: dict[str, bool] = {}
+
+    def add(job: Job) -> None:
+        for needed in job.inputs:
+            if needed.key not in trained:
+                trained[needed.key] = is_trained(needed, runs)
+            if not trained[needed.key]:
+                add(needed)
+        chosen.setdefault(job.key, job)
+
+    for job in wanted:
+        if job.key not in records:
+            add(job)
+    return list(chosen.values())
+
+
+def _discover_skills(job: Job, runs: Path, progress: bool) -> dict[str, Any]:
+    folder = job.folder(runs)
+    world = make_environment(job)
+    pretrain(world, out=folder, resume=True, progress=progress, **job.request)
+    return _about_training(folder)
+
+
+def _learn_task(job: Job, runs: Path, progress: bool) -> dict[str, Any]:
+    folder = job.folder(runs)
+    skills = job.inputs[0].folder(runs) if job.inputs else None
+    options: dict[str, Any] = {"out": folder, "resume": True, "progress": progress}
+    downstream(skills, job.environment, **options, **job.request)
+    return _about_training(folder, "return")
+
+
+def _measure_dci(job: Job, runs: Path, progress: bool) -> dict[str, Any]:
+    report = measure(job.folder(runs), progress=progress, **job.settings)
+    scores = _dci_scores(report["seeds"][0])
+    return {"scores": scores, "measured_with": report["measured_with"], **_origin(report["run"])}
+
+
+def _measure_return(job: Job, runs: Path, progress: bool) -> dict[str, Any]:
+    report = measure_task(job.folder(runs), progress=progress, **job.settings)
+    scores = {
+        "return": report["return"],
+        "random_skills": report.get("random_skills"),
+        "scripted_expert": report.get("hand_written"),
+    }
+    return {"scores": scores, "measured_with": report["measured_with"], **_origin(report["run"])}
+
+
+def _measure_expert(job: Job, runs: Path, progress: bool) -> dict[str, Any]:
+    world = make_environment(job)
+    result = evaluate_oracle(world, progress=progress, **job.settings).to_json()
+    return {"scores": _dci_scores(result), "measured_with": provenance()}
+
+
+#: What does the jobs of each kind, given the folder of the runs and whether to show progress.
+RUNNERS: dict[str, Callable[[Job, Path, bool], dict[str, Any]]] = {
+    "skills": _discover_skills,
+    "dci": _measure_dci,
+    "task": _learn_task,
+    "return": _measure_return,
+    "expert": _measure_expert,
+}
+
+
+def _dci_scores(result: Mapping[str, Any]) -> dict[str, dict[str, float | None]]:
+    """Returns the scores of one seed by direction and name; None where not measured."""
+    return {
+        direction: {name: find(result)[name] for name in NAMES}
+        for direction, find in DIRECTIONS.items()
+    }
+
+
+def _about_training(folder: Path, metric: str | None = None) -> dict[str, Any]:
+    """Returns the thinned curve of a finished run and where it comes from."""
+    metric, curve = read_curve(folder, metric)
+    found = read_run(folder)
+    origin = {**found.description, "step": found.step, "seconds": found.seconds}
+    return {"metric": metric, "curve": thin(curve, metric), **_origin(origin)}
+
+
+def _origin(description: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns how a run was made: step, seconds of training, cores and versions."""
+    return {key: description.get(key) for key in ("step", "seconds", "cores", "made_with")}

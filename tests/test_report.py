@@ -1,0 +1,151 @@
+"""Pictures: nothing is left out for want of room or colour, and names are shown as they are."""
+
+import matplotlib.colors
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+from rich.console import Console
+
+from dusdi.cli import _component_table
+from dusdi.metrics.dci import NAMES, dci, summary
+from dusdi.report import heat_map, score_bars, task_curves, value_histograms
+from dusdi.report.curves import draw_lines
+from dusdi.report.histograms import _groupings, _most_telling
+from dusdi.report.style import bar_look, colour, line_look
+from dusdi.rollout import Rollout
+from dusdi.types import Factor, WorldSpec
+
+
+@pytest.fixture
+def drawn(monkeypatch):
+    """The figures that would have been saved."""
+    figures = []
+    monkeypatch.setattr("dusdi.report.style.save", lambda figure, path: figures.append(figure))
+    return figures
+
+
+def toy(names):
+    """Steps in which each component moves its own factor, the second entry of it only."""
+    rng = np.random.default_rng(0)
+    skill = np.repeat(rng.integers(5, size=(200, len(names))), 10, axis=0)
+    entries = rng.normal(size=(2_000, len(names), 2)) * [1_000.0, 0.1]
+    entries[:, :, 1] += skill
+    factors = tuple(Factor(name, (2 * i, 2 * i + 1)) for i, name in enumerate(names))
+    spec = WorldSpec("toy", {}, 2 * len(names), 1, factors)
+    return Rollout(entries.reshape(2_000, -1), skill, np.repeat(np.arange(20), 100)), spec
+
+
+def test_names_are_shown_as_they_are_in_pictures_and_tables(tmp_path):
+    names = (r"$\frac$", "[/x]")
+    rollout, spec = toy(names)
+    data = (rollout.skill, rollout.observation, spec, rollout.episode)
+    result = dci(*data, 5, own_factors=names)
+    title = r"$\nonsense$ and more $"
+    heat_map(result, tmp_path / "dci.png", title)
+    value_histograms(rollout, spec, names, tmp_path / "values.png", title)
+    console = Console(record=True, width=120)
+    console.print(_component_table(summary([{"seed": 0, **result.to_json()}])))
+    printed = console.export_text()
+    assert all(name in printed for name in names)
+
+
+@pytest.mark.parametrize(("components", "panels"), [(1, 1), (3, 9), (8, 8)])
+@pytest.mark.parametrize("planned", [False, True])
+def test_where_values_lead_has_room_for_any_number(drawn, components, panels, planned):
+    names = [f"factor {i}" for i in range(components)]
+    rollout, spec = toy(names)
+    value_histograms(rollout, spec, names if planned else None, "values.png", "toy")
+    shown = [axes for axes in drawn[0].axes if axes.axison]
+    assert [len(axes.patches) for axes in shown] == [5] * panels  # a histogram for each value
+    titles = [(axes.get_title("left"), float(axes.get_title("right")[:-1])) for axes in shown]
+    assert [name for name, share in titles if share > 90] == [f"{name}[1]" for name in names]
+
+
+def test_the_most_telling_entry_is_the_one_that_the_value_explains():
+    """The value has a variance of 2, the entry it moves has 0.01 of its own."""
+    rollout, spec = toy(["only"])
+    (told,) = _most_telling(_groupings(rollout.skill)[0], rollout.observation, spec.factors)
+    assert told.entry == 1 and told.share == pytest.approx(2 / 2.01, abs=0.003)
+    (still,) = _most_telling(_groupings(rollout.skill)[0], np.ones((2_000, 2)), spec.factors)
+    assert still.share == 0.0
+
+
+def test_continuous_values_are_grouped_by_thirds_of_the_dimension_that_tells_most():
+    rng = np.random.default_rng(1)
+    skill = rng.uniform(-1, 1, size=(3_000, 1, 2)).astype(np.float32)
+    (told,) = _most_telling(_groupings(skill)[0], skill[:, 0, 1:], [Factor("line", (0,))])
+    assert told.names == ["low", "middle", "high"]
+    assert np.bincount(told.group) == pytest.approx([1_000] * 3, abs=1)
+    assert told.share == pytest.approx(8 / 9, abs=0.02)  # thirds of a line, each a third as long
+
+
+def legend_of(figure):
+    return [text.get_text() for text in figure.legends[0].get_texts()]
+
+
+def test_any_number_of_series_look_different():
+    assert len({colour(i) for i in range(50)}) == 50
+    looks = [(line_look(i)["linestyle"], line_look(i)["marker"]) for i in range(12)]
+    assert looks == [("-", "")] * 4 + [("--", "o")] * 4 + [("-.", "s")] * 4
+    assert [bar_look(i)["hatch"] for i in (0, 3, 4, 8)] == ["", "", "//", ".."]
+
+
+def test_every_line_is_the_mean_over_seeds_in_a_band():
+    axes = Figure().subplots()
+    rows = [
+        {"run": f"run {i}", "step": step, "value": i + seed}
+        for i in range(9)
+        for step in (2_000_000, 1_000_000)
+        for seed in (0, 2)
+    ]
+    draw_lines(axes, rows, "run", "value")
+    assert [line.get_label() for line in axes.lines] == [f"run {i}" for i in range(9)]
+    assert axes.lines[8].get_xydata().tolist() == [[1.0, 9.0], [2.0, 9.0]]
+    edges = axes.collections[8].get_paths()[0].vertices[:, 1]
+    assert (edges.min(), edges.max()) == pytest.approx((9 - 2**0.5, 9 + 2**0.5))
+
+
+def test_bars_of_many_methods_are_all_drawn_and_named(drawn):
+    measured = dict.fromkeys(NAMES, 0.5) | {f"{name}_expert": 0.9 for name in NAMES}
+    rows = [
+        {"world": "toy", "direction": direction, "method": f"method {i}", **measured}
+        for direction in ("skills to states", "states to skills")
+        for i in range(6)
+    ]
+    rows[-1] |= dict.fromkeys(NAMES)  # never measured
+    score_bars(rows, "bars.png", "toy")
+    heights = [[bar.get_height() for bar in axes.patches] for axes in drawn[0].axes]
+    assert heights[0] == [0.5] * 18
+    assert heights[1][:15] == [0.5] * 15
+    assert np.isnan(heights[1][15:]).all()
+    named = {*(f"method {i}" for i in range(6)), "scripted reference"}
+    assert set(legend_of(drawn[0])) == named
+
+
+def test_a_method_keeps_its_look_where_another_is_missing(drawn):
+    tasks = "abcde"
+    ends = [
+        {"task": task, "method": method, "scripted_expert": None, "random_skills": None}
+        for task in tasks
+        for method in ("first", "second")
+    ]
+    rows = [{"task": "b", "method": "second", "step": step, "return": 1.0} for step in (1, 2)]
+    task_curves(rows, ends, "x.png", title="five")
+    shown = [axes for axes in drawn[0].axes if axes.axison]
+    assert [axes.get_title() for axes in shown] == list(tasks)
+    assert matplotlib.colors.to_hex(shown[1].lines[0].get_color()) == colour(1)
+    assert [axes.texts[0].get_text() for axes in shown if axes.texts] == ["no episode ended"] * 4
+    assert legend_of(drawn[0]) == ["second"]
+
+
+def test_each_method_has_its_own_random_skills_in_its_colour(drawn):
+    ends = [
+        {"task": "a", "method": "first", "scripted_expert": 9.0, "random_skills": 1.0},
+        {"task": "a", "method": "second", "scripted_expert": 9.0, "random_skills": 2.0},
+        {"task": "a", "method": "flat", "scripted_expert": 9.0, "random_skills": None},
+    ]
+    task_curves([], ends, "x.png", title="one")
+    expert, *floors = drawn[0].axes[0].lines
+    assert expert.get_ydata()[0] == 9.0
+    found = [(line.get_ydata()[0], line.get_color()) for line in floors]
+    assert found == [(1.0, colour(0)), (2.0, colour(1))]
