@@ -20,7 +20,7 @@ import numpy as np
 
 from dusdi.errors import UsageError
 from dusdi.spaces import Space, parse_space, space_text
-from dusdi.types import Array
+from dusdi.types import Array, at_chance
 
 
 @dataclasses.dataclass(frozen=True)
@@ -236,9 +236,9 @@ def idle_components(space: SkillSpace, rows: Sequence[Mapping[str, float]]) -> d
     for component in space.components:
         metric = f"{component.space.score_name}/{component.name}"
         scores = [row[metric] for row in rows if metric in row]
-        if scores and component.space.at_chance(float(np.mean(scores))):
+        chance = component.space.chance
+        if scores and at_chance(float(np.mean(scores)), chance):
             name = component.space.score_name.replace("_", " ")
-            chance = component.space.chance
             idle[component.name] = f"{name} {np.mean(scores):.2f}, chance {chance:.2f}"
     return idle
 

@@ -67,13 +67,6 @@ class Space(abc.ABC):
     def categories(self) -> int | None:
         return None
 
-    def at_chance(self, score: float) -> bool:
-        """Whether a discriminator's score is hardly better than guessing."""
-        threshold = self.chance + 0.1 * (1 - self.chance)
-        if self.chance:
-            threshold = min(threshold, 1.5 * self.chance)
-        return score < threshold
-
     @property
     def width(self) -> int:
         raise NotImplementedError

@@ -260,6 +260,12 @@ class Batch(NamedTuple):
     raw: Transition
 
 
+def at_chance(score: float, chance: float) -> bool:
+    """Whether a score, of which 1 is perfect, is hardly better than guessing."""
+    threshold = chance + 0.1 * (1 - chance)
+    return score < (min(threshold, 1.5 * chance) if chance > 0 else threshold)
+
+
 def mean_metrics(sums: Mapping[str, float], updates: int) -> dict[str, float]:
     """A log row of sums over updates. Returns are counted in episodes, and not a number if none was over."""
     row = {name: value / updates for name, value in sums.items()}

@@ -12,7 +12,8 @@ from matplotlib.axes import Axes
 
 from dusdi.report import style
 from dusdi.report.style import EMPTY, INK, MUTED, File, colour
-from dusdi.rollout import Rollout
+from dusdi.rollouts import Rollout
+from dusdi.skill_space import SkillSpace
 from dusdi.types import Factor, WorldSpec
 
 WHOLE = 36  # the most pairs of components and factors of which each has a histogram
@@ -24,7 +25,7 @@ BINS = 60  # of a histogram
 def value_histograms(
     rollout: Rollout,
     spec: WorldSpec,
-    own_factors: Sequence[str] | None,
+    space: SkillSpace,
     path: File,
     title: str,
 ) -> None:
@@ -36,9 +37,9 @@ def value_histograms(
     """
     names = [str(factor.name) for factor in spec.controlled]
     observation = rollout.observation
-    groupings = _groupings(rollout.skill)
+    groupings = _groupings(rollout.skill, space)
     table = [_most_telling(ways, observation, spec.controlled) for ways in groupings]
-    own = [names.index(name) for name in own_factors] if own_factors else None
+    own = list(range(len(names))) if list(space.names) == names else None
     whole = len(table) * len(names) <= WHOLE
     if whole:
         columns = len(names)
@@ -80,12 +81,17 @@ class _Telling(NamedTuple):
 Grouping = tuple[np.ndarray, list[str]]  # which group each row is in, int [n], and their names
 
 
-def _groupings(skill: np.ndarray) -> list[list[Grouping]]:
+def _groupings(skill: np.ndarray, space: SkillSpace) -> list[list[Grouping]]:
     """Returns for each component the ways to group rows by its value."""
-    if skill.ndim == 2:
-        named = [np.unique(values, return_inverse=True) for values in skill.T]
-        return [[(group.reshape(-1), list(map(str, values)))] for values, group in named]
-    return [[_thirds(values) for values in component.T] for component in skill.swapaxes(0, 1)]
+    groupings = []
+    for component, columns in zip(space.components, space.columns, strict=True):
+        values = skill[:, columns]
+        if component.space.categories is None:
+            groupings.append([_thirds(column) for column in values.T])
+        else:
+            found, group = np.unique(values[:, 0].astype(int), return_inverse=True)
+            groupings.append([(group.reshape(-1), list(map(str, found)))])
+    return groupings
 
 
 def _thirds(values: np.ndarray) -> Grouping:
