@@ -62,29 +62,29 @@ class SkillSpace:
             return f"{len(spaces)} x {spaces[0]}"
         return ", ".join(spaces) or "none"
 
-    @property
+    @functools.cached_property
     def names(self) -> tuple[str, ...]:
         return tuple(component.name for component in self.components)
 
-    @property
+    @functools.cached_property
     def spaces(self) -> tuple[Space, ...]:
         return tuple(component.space for component in self.components)
 
-    @property
+    @functools.cached_property
     def width(self) -> int:
         """W, the numbers that store a skill."""
         return sum(space.width for space in self.spaces)
 
-    @property
+    @functools.cached_property
     def size(self) -> int:
         """Z, the network inputs of a skill."""
         return sum(space.size for space in self.spaces)
 
-    @property
+    @functools.cached_property
     def all_categorical(self) -> bool:
         return all(space.categories is not None for space in self.spaces)
 
-    @property
+    @functools.cached_property
     def dtype(self) -> Any:
         """Of stored skills."""
         return np.int32 if self.all_categorical else np.float32
@@ -124,16 +124,23 @@ class SkillSpace:
 
     def join(self, parts: Sequence[Any], xp: Any = jnp) -> Any:
         """Skills [..., W] of the values of each group, [..., n, width]."""
-        order = np.argsort(np.concatenate([group.columns.ravel() for group in self.groups]))
-        flat = [part.reshape(*part.shape[:-2], -1) for part in parts]
-        joined = xp.concatenate([part.astype(self.dtype) for part in flat], axis=-1)
-        return joined if (np.diff(order) == 1).all() else joined[..., order]
+        flat = [part.reshape(*part.shape[:-2], -1).astype(self.dtype) for part in parts]
+        joined = flat[0] if len(flat) == 1 else xp.concatenate(flat, axis=-1)
+        return _reordered(joined, self._orders[0])
 
     def arrange(self, parts: Sequence[jax.Array]) -> jax.Array:
         """One number for each component, [..., C], of each group's, [..., n]."""
-        order = np.argsort(np.concatenate([group.members for group in self.groups]))
-        joined = jnp.concatenate(parts, axis=-1)
-        return joined if (np.diff(order) == 1).all() else joined[..., order]
+        joined = parts[0] if len(parts) == 1 else jnp.concatenate(parts, axis=-1)
+        return _reordered(joined, self._orders[2])
+
+    @functools.cached_property
+    def _orders(self) -> tuple[np.ndarray | None, ...]:
+        """How stored numbers, network inputs and members of all groups are put in order."""
+        return (
+            _order([group.columns for group in self.groups]),
+            _order([group.inputs for group in self.groups]),
+            _order([group.members for group in self.groups]),
+        )
 
     def sample(self, key: jax.Array, count: int) -> jax.Array:
         """Skills drawn from the prior, [count, W]."""
@@ -155,9 +162,8 @@ class SkillSpace:
         for group in self.groups:
             code = group.space.encode(self.gather(skill, group), xp)
             parts.append(code.reshape(*code.shape[:-2], -1))
-        order = np.argsort(np.concatenate([group.inputs.ravel() for group in self.groups]))
         joined = parts[0] if len(parts) == 1 else xp.concatenate(parts, axis=-1)
-        return joined if (np.diff(order) == 1).all() else joined[..., order]
+        return _reordered(joined, self._orders[1])
 
     @functools.cached_property
     def owner(self) -> np.ndarray:
@@ -175,13 +181,18 @@ class SkillSpace:
             array = array[None]
         if array.shape[-1:] != (self.width,) or not np.issubdtype(array.dtype, np.number):
             raise UsageError(f"a skill here has {self.describe()}; got {skill!r}")
+        if not all(group.space.check(self.gather(array, group)) for group in self.groups):
+            self._explain(skill, array)
+        return array.astype(self.dtype)
+
+    def _explain(self, skill: Any, array: np.ndarray) -> None:
+        """Raises a `UsageError` that names the component whose value is wrong."""
         for component, columns in zip(self.components, self.columns, strict=True):
             if not component.space.check(array[..., columns]):
                 raise UsageError(
                     f"component {component.name!r} of a skill takes {component.space.describe()}; "
                     f"got {skill!r}"
                 )
-        return array.astype(self.dtype)
 
     def describe(self) -> str:
         """What a skill consists of, in words."""
@@ -241,6 +252,17 @@ def idle_components(space: SkillSpace, rows: Sequence[Mapping[str, float]]) -> d
             name = component.space.score_name.replace("_", " ")
             idle[component.name] = f"{name} {np.mean(scores):.2f}, chance {chance:.2f}"
     return idle
+
+
+def _order(places: Sequence[np.ndarray]) -> np.ndarray | None:
+    """What puts entries at these places in order; None if they are already."""
+    joined = np.concatenate([part.ravel() for part in places]) if places else np.zeros(0, int)
+    order = np.argsort(joined)
+    return None if (order == np.arange(len(order))).all() else order
+
+
+def _reordered(array: Any, order: np.ndarray | None) -> Any:
+    return array if order is None else array[..., order]
 
 
 def _consecutive(lengths: Any) -> tuple[slice, ...]:

@@ -66,8 +66,10 @@ class Skills:
                 f"got shape {observation.shape}"
             )
         rows = observation if observation.ndim == 2 else observation[None]
-        if skill.ndim < 2 or len(skill) != len(rows):
-            skill = np.broadcast_to(skill, (len(rows), self.space.width))
+        if skill.ndim < 2:
+            skill = skill[None]
+        if len(skill) != len(rows):
+            skill = np.repeat(skill, len(rows), axis=0)
         action = forward(self.params, rows, self.space.encode(skill, np), np)
         if not np.isfinite(action).all():
             raise NonFiniteError(
