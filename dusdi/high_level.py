@@ -93,7 +93,7 @@ class HighLevelTrainer(Trainer):
         used = self.settings.ppo.normalise_observations
         parts = self.per_seed((state.agent.params["policy"], state.normaliser))
         skills = {f"skills/{name}": np.asarray(array) for name, array in state.skills.items()}
-        return [fold_mlp(*part, used) | skills for part in parts]
+        return [fold_mlp(policy, moments, used) | skills for policy, moments in parts]
 
     def begin(self, key: jax.Array, world: EnvState, observation: jax.Array) -> DownstreamState:
         """The state before the first step."""

@@ -188,7 +188,7 @@ def resolve_pretrain(
     """The settings of a run of skill discovery in a world.
 
     Args:
-      world: its presets count after the method's.
+      world: its presets count after the method's, if the method discovers skills.
       method: a method's name or class.
       preset: settings to start from.
       fields: what the user says; counts most.
@@ -201,10 +201,12 @@ def resolve_pretrain(
     for base in inherited(preset):
         layers.append(Layer(f"preset {base}", PRESETS[base]))
         layers.append(Layer(f"{found.name}'s preset {base}", found.presets.get(base, {})))
-    layers.append(Layer(f"world {world.spec.name}", world.presets.get(preset, {})))
+    if not found.learns_task:
+        layers.append(Layer(f"world {world.spec.name}", world.presets.get(preset, {})))
     layers += [*more, Layer("you", fields or {}, strict=True)]
     values, origins = _stacked(pretrain_groups(found), layers)
-    return Resolved(PretrainSettings(method=name, preset=preset, **values), origins)
+    settings = PretrainSettings(method=name, preset=preset, **values)  # type: ignore[arg-type]
+    return Resolved(settings, origins)
 
 
 def resolve_downstream(
@@ -222,20 +224,11 @@ def resolve_downstream(
     wanted = task.task_presets.get(preset, {}).get("sac" if agent == "sac" else "ppo", {})
     own = Layer(f"task {task.spec.name}", wanted)
     if agent == "sac":
-        return resolve_pretrain(_without_presets(task), "sac", preset, fields, more=[own, *more])
+        return resolve_pretrain(task, "sac", preset, fields, more=[own, *more])
     layers = [Layer(f"preset {base}", PPO_PRESETS[base]) for base in inherited(preset)]
     layers += [own, *more, Layer("you", fields or {}, strict=True)]
     values, origins = _stacked(DOWNSTREAM_GROUPS, layers)
     return Resolved(DownstreamSettings(agent=agent, preset=preset, **values), origins)  # type: ignore[arg-type]
-
-
-class _without_presets:
-    """A task as a world whose presets for skill discovery don't count."""
-
-    presets: Mapping[str, Any] = {}
-
-    def __init__(self, task: World):
-        self.spec = task.spec
 
 
 def _check_preset(preset: str, presets: Mapping[str, Any]) -> None:

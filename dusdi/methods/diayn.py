@@ -41,7 +41,7 @@ class DiaynMC(Method):
     """DUSDi's components, all seen in the whole state."""
 
     name = "diayn-mc"
-    Settings: type[DiaynMCSettings] = DiaynMCSettings
+    Settings = DiaynMCSettings
     presets = {"fast": FAST_DISCRIMINATORS}
 
     def __init__(self, spec, settings):

@@ -31,6 +31,7 @@ from dusdi.sources.discriminate import (
     own_discriminators,
 )
 from dusdi.sources.functions import FunctionSource, name_function
+from dusdi.types import Metrics
 
 
 @dataclasses.dataclass(frozen=True)
@@ -132,7 +133,7 @@ class Dusdi(Method):
 
     def update(self, state: DusdiState, key, batch, step):
         states = []
-        metrics = {}
+        metrics: Metrics = {}
         for source, old in zip(self._own, state.own, strict=True):
             new, said = source.update(old, key, batch, step)
             states.append(new)

@@ -195,7 +195,7 @@ class Discriminators:
 
     def _heads(self, params: Any, observation: jax.Array) -> list[jax.Array]:
         """The outputs for each group of components, [B, members, head_size]."""
-        outputs = []
+        outputs: list[Any] = []
         for network, mask, part in zip(self._networks(), self._masks(), params, strict=True):
             features, feature_mask = self._features(observation, mask)
             outputs.append(network.apply(part, features, x_mask=feature_mask))
