@@ -13,11 +13,12 @@ from dusdi.envs.household import Household
 from dusdi.envs.importing import PREFIX, import_world
 from dusdi.envs.particle import MultiParticle
 from dusdi.envs.walker import Walker
+from dusdi.envs.wrapper import HostWorldWrapper, WorldWrapper
 from dusdi.errors import UsageError, unknown_name
 
 __all__ = [
-    "WORLDS", "GymnasiumView", "HostWorld", "JaxWorld", "VectorWorld", "World", "as_world",
-    "from_gymnasium", "import_world", "make", "make_gymnasium",
+    "WORLDS", "GymnasiumView", "HostWorld", "HostWorldWrapper", "JaxWorld", "VectorWorld", "World",
+    "WorldWrapper", "as_world", "from_gymnasium", "import_world", "make", "make_gymnasium",
 ]  # fmt: skip
 
 WORLDS: dict[str, type[World]] = {
