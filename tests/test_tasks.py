@@ -10,6 +10,7 @@ import dusdi
 from dusdi.envs.gunner import GunnerState
 from dusdi.envs.particle import MultiParticle, ParticleState
 from dusdi.errors import UsageError
+from dusdi.resolve import resolve_downstream
 from dusdi.tasks import TASKS, JaxTask, as_task, make_task
 from dusdi.tasks.base import train_for
 from dusdi.tasks.gunner import SHOT
@@ -48,6 +49,14 @@ def test_the_scripted_expert_solves_it_and_random_actions_do_not(name):
 def test_every_agent_learns_a_task_for_as_many_steps(name):
     presets = make_task(name).task_presets["fast"]
     assert presets["ppo"]["steps"] == presets["sac"]["steps"] > 0
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_every_field_of_a_tasks_presets_is_a_setting(name):
+    task = make_task(name)
+    for agent, fields in task.task_presets["fast"].items():
+        settings = resolve_downstream(task, agent, "fast").settings.flat()
+        assert {field: settings.get(field) for field in fields} == fields
 
 
 def test_a_budget_changes_only_the_steps_and_no_other_task():

@@ -14,10 +14,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from probes import EdgeSlider
 
-from dusdi.envs import GymnasiumView
+from dusdi.envs import WORLDS, GymnasiumView, make
 from dusdi.envs.gunner import DEPOTS, Gunner2D, GunnerState
 from dusdi.envs.particle import MultiParticle, ParticleState
 from dusdi.errors import UsageError
+from dusdi.resolve import resolve_pretrain
+from dusdi.stepping import HostStepper
 
 HOLD = 40  # random rollouts repeat an action for so many steps, enough to reach every wall
 CHANGES = 3  # and then draw another one, so many times in all
@@ -219,16 +221,17 @@ def test_reset_leaves_the_other_environments_alone(world, mask):
 
 
 @every_world
-def test_each_environment_is_truncated_at_its_own_episode_length(world):
-    vector = shared_vector(world)
-    vector.reset(0)
+def test_each_environment_is_done_at_its_own_episode_length(world):
+    stepper = HostStepper(world, 4, autoreset=False)
+    stepper.reset(0)
     action = np.zeros((4, world.spec.action_size))
     ends = []
     for step in range(1, 1021):
-        _, terminated, truncated = vector.step(action)
-        assert not terminated.any()
-        ends += [(step, index) for index in np.flatnonzero(truncated)]
-        vector.reset(mask=truncated | np.array([False, step == 10, False, step == 20]))
+        done = stepper.step(action).done
+        ends += [(step, index) for index in np.flatnonzero(done)]
+        restarted = done | np.array([False, step == 10, False, step == 20])
+        if restarted.any():
+            stepper.reset_where(restarted)
     assert ends == [(1000, 0), (1000, 2), (1010, 1), (1020, 3)]
 
 
@@ -413,3 +416,11 @@ def test_a_world_can_terminate():
 @every_world
 def test_the_built_in_worlds_do_not_terminate(world):
     assert not world.terminated(world.reset(KEY))
+
+
+@pytest.mark.parametrize("name", WORLDS)
+def test_every_field_of_a_worlds_presets_is_a_setting(name):
+    world = make(name)
+    for preset, fields in world.presets.items():
+        settings = resolve_pretrain(world, "dusdi", preset).settings.flat()
+        assert {field: settings.get(field) for field in fields} == fields

@@ -6,9 +6,10 @@ from typing import Any
 
 import gymnasium
 
-from dusdi.envs.base import GymnasiumView, HostWorld, JaxWorld, VectorWorld, World
+from dusdi.envs.base import HostWorld, JaxWorld, VectorWorld, World
 from dusdi.envs.from_gymnasium import from_gymnasium
 from dusdi.envs.gunner import Gunner2D
+from dusdi.envs.gymnasium_view import GymnasiumView
 from dusdi.envs.household import Household
 from dusdi.envs.importing import PREFIX, import_world
 from dusdi.envs.particle import MultiParticle
