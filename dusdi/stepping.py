@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dusdi.envs.base import EnvState, HostWorld, JaxWorld, VectorWorld, World
+from dusdi.envs.base import EnvState, JaxWorld, VectorWorld, World, select
 from dusdi.errors import NonFiniteError, WorldError
 from dusdi.types import Array, WorldSpec
 
@@ -138,7 +138,8 @@ class HostStepper:
         self._rewarded = rewarded
         self._steps = 0
         self._age = np.zeros(num_envs, np.int32)
-        self._vector = as_vector(world, num_envs, pictures)
+        make = world.vector_with_pictures if pictures else world.vector
+        self._vector: VectorWorld = make(num_envs)
 
     def reset(self, seed: int) -> np.ndarray:
         """New episodes everywhere; everything that follows is determined by the seed."""
@@ -186,77 +187,6 @@ class HostStepper:
     def _checked(self, observation: np.ndarray) -> np.ndarray:
         check_finite(observation, self._spec, self._steps)
         return observation
-
-
-def as_vector(world: World, num_envs: int, pictures: bool = False) -> VectorWorld:
-    """n environments of a world, driven from the host."""
-    if isinstance(world, JaxWorld):
-        return JaxVector(world, num_envs)
-    assert isinstance(world, HostWorld)
-    return world.vector_with_pictures(num_envs) if pictures else world.vector(num_envs)
-
-
-class JaxVector(VectorWorld):
-    """n environments of a `JaxWorld`, each call compiled."""
-
-    def __init__(self, world: JaxWorld, num_envs: int):
-        self._world = world
-        self._num_envs = num_envs
-        self._reset = jax.jit(self._reset_where)
-        self._step = jax.jit(self._step_all)
-        seed = int(np.random.SeedSequence().generate_state(1)[0])  # until a reset with a seed
-        self._key = jax.random.PRNGKey(seed)
-        self._state: EnvState = None
-        self._reward: Any = None
-
-    def _fresh(self, key):
-        key, reset_key = jax.random.split(key)
-        keys = jax.random.split(reset_key, self._num_envs)
-        return key, jax.vmap(self._world.reset)(keys)
-
-    def _reset_where(self, state, key, mask):
-        key, fresh = self._fresh(key)
-        state = fresh if state is None else select(mask, fresh, state)
-        return state, key, jax.vmap(self._world.observe)(state)
-
-    def _step_all(self, state, key, actions):
-        key, step_key = jax.random.split(key)
-        keys = jax.random.split(step_key, self._num_envs)
-        state = jax.vmap(self._world.step)(state, actions, keys)
-        parts = (self._world.observe, self._world.terminated, self._world.reward)
-        return state, key, *(jax.vmap(part)(state) for part in parts)
-
-    def reset(self, seed=None, mask=None):
-        if seed is not None:
-            self._key = jax.random.PRNGKey(seed)
-        mask = np.ones(self._num_envs, bool) if mask is None else mask
-        self._state, self._key, observation = self._reset(self._state, self._key, mask)
-        return np.array(observation)
-
-    def step(self, actions):
-        actions = np.asarray(actions, np.float32)
-        self._state, self._key, *rest = self._step(self._state, self._key, actions)
-        observation, terminated, reward = map(np.array, rest)
-        self._reward = reward
-        return observation, terminated, np.zeros(self._num_envs, bool)
-
-    def rewards(self):
-        return self._reward
-
-    def state(self):
-        return self._state
-
-    def render(self, index=0):
-        return self._world.render(jax.tree.map(lambda x: np.asarray(x[index]), self._state))
-
-
-def select(mask: Array, if_true: EnvState, if_false: EnvState) -> EnvState:
-    """Picks whole rows of two pytrees by a mask [n]."""
-
-    def pick(a, b):
-        return jnp.where(mask.reshape(mask.shape + (1,) * (a.ndim - 1)), a, b)
-
-    return jax.tree.map(pick, if_true, if_false)
 
 
 def check_finite(observation: np.ndarray, spec: WorldSpec, step: int) -> None:

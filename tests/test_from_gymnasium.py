@@ -1,12 +1,14 @@
-"""Bringing your own environment: what is refused and why, and that skills are found through `from_gymnasium` alone."""
+"""Your own environment: what is refused and why, tasks on it, and skills that are found in it."""
 
 import gymnasium
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from conftest import SLIDERS, Sliders
 
 import dusdi
 from dusdi.errors import UsageError, WorldError
+from dusdi.tasks import HostTask
 
 
 def test_a_gymnasium_id_becomes_a_world():
@@ -34,6 +36,37 @@ def test_actions_are_scaled_and_episodes_reset_where_asked():
     np.testing.assert_array_equal(again[0], moved[0])
     assert (again[1, :3] != moved[1, :3]).all()
     np.testing.assert_array_equal(vector.reset(seed=3), start)
+
+
+class KeepLeft(HostTask):
+    """Rewards the place of the first slider, as a user's own task would."""
+
+    def __init__(self, world):
+        super().__init__("left", world, channels=["x"], causal=np.eye(1, 3), variables=["sign"])
+
+    def reset_variables(self, key, world):
+        return jnp.sign(world.observation[0])
+
+    def score(self, variables, world, window_ends):
+        return variables, -world.observation[:1]
+
+    def resample(self, variables, key):
+        return -variables
+
+    def observe_variables(self, variables):
+        return variables[None]
+
+
+def test_a_task_on_a_gymnasium_world_reads_its_observation():
+    vector = KeepLeft(dusdi.from_gymnasium(Sliders, SLIDERS)).vector(2)
+    start = vector.reset(0)
+    np.testing.assert_array_equal(start[:, 4], np.sign(start[:, 0]))
+    np.testing.assert_array_equal(vector.state().world.observation, start[:, :4])
+    for step in range(1, 51):
+        observation, _, _ = vector.step(np.ones((2, 3)))
+        np.testing.assert_array_equal(vector.rewards(), -observation[:, :1])
+        np.testing.assert_allclose(observation[:, 5], step % 50 / 50, rtol=1e-6)
+    np.testing.assert_array_equal(observation[:, 4], -start[:, 4])  # in the second window
 
 
 def test_scaled_actions_stay_in_the_box():

@@ -117,8 +117,8 @@ def test_an_environment_by_module_and_factors(source, name):
 
 def test_the_factors_of_a_run_do_not_fit_another_world(source):
     like = dusdi.from_gymnasium(Sliders, SLIDERS).spec
-    told = "not the world of that run, 'Sliders', but one with .*3 observations, not 4"
-    with pytest.raises(UsageError, match=told):
+    problem = "not the world of that run, 'Sliders', but one with .*3 observations, not 4"
+    with pytest.raises(UsageError, match=problem):
         import_world("gym:Pendulum-v1", like=like)
 
 
@@ -196,7 +196,7 @@ def test_training_says_how_to_make_a_world(env):
         dusdi.pretrain(env)
 
 
-def test_instances_that_gymnasium_made_are_copied():
+def test_more_environments_are_made_like_an_instance_that_gymnasium_made():
     options = {"g": 3.0, "max_episode_steps": 70, "render_mode": "rgb_array"}
     plain = gymnasium.make("Pendulum-v1", **options)
     made = gymnasium.wrappers.RescaleAction(plain, -1.0, 1.0)
@@ -204,9 +204,9 @@ def test_instances_that_gymnasium_made_are_copied():
     assert (world.spec.name, world.spec.episode_length) == ("Pendulum-v1", 70)
     bounds = {"min_action": -1.0, "max_action": 1.0}
     assert world.spec.options == {"g": 3.0, "wrappers": [["RescaleAction", bounds]]}
-    copies = world.vector(2)._envs
-    assert [copy.unwrapped.g for copy in copies] == [3.0, 3.0]
-    assert copies[0].unwrapped is not made.unwrapped and copies[0].render_mode is None
+    envs = world.vector(2)._envs
+    assert [env.unwrapped.g for env in envs] == [3.0, 3.0]
+    assert envs[0].unwrapped is not made.unwrapped and envs[0].render_mode is None
     assert world.vector_with_pictures(1)._envs[0].render_mode == "rgb_array"
 
 
@@ -225,7 +225,7 @@ class Gadget:
 
 
 @pytest.mark.parametrize(
-    ("value", "told"),
+    ("value", "described"),
     [
         (3, 3),
         ("x", "x"),
@@ -241,13 +241,13 @@ class Gadget:
         (Gadget(), "<test_own_worlds.Gadget object>"),
     ],
 )
-def test_options_are_told_in_json(value, told):
+def test_options_are_described_in_json(value, described):
     class Takes(Sliders):
         def __init__(self, option, render_mode=None):
             self.option, self.render_mode = option, render_mode
 
     world = dusdi.from_gymnasium(Takes, SLIDERS, option=value, render_mode="rgb_array")
-    assert world.spec.options == {"option": told}  # pictures make no other world
+    assert world.spec.options == {"option": described}  # the render mode is no part of it
     assert WorldSpec.from_json(json.loads(json.dumps(world.spec.to_json()))) == world.spec
     assert world.vector(1)._envs[0].option is value
 
@@ -359,7 +359,9 @@ def test_the_render_mode_is_chosen_where_pictures_are_wanted(env, skills):
 
 def test_what_takes_no_render_mode_gets_none():
     vector = dusdi.from_gymnasium(lambda: Drawn(), SLIDERS).vector_with_pictures(1)
-    with pytest.raises(WorldError, match="render of copy 0 after 0 steps raised AttributeError"):
+    with pytest.raises(
+        WorldError, match="render of environment 0 after 0 steps raised AttributeError"
+    ):
         vector.render()
 
 
@@ -404,13 +406,13 @@ def test_mujoco_says_things_once(capfd):
 
 
 class Hell(Sliders):
-    """Goes wrong in copy 1, in one way or another."""
+    """Goes wrong in environment 1, in one way or another."""
 
     count = 0
 
     def __init__(self):
         type(self).count += 1
-        self.bad = type(self).count == 3  # after the copy whose spaces are looked at
+        self.bad = type(self).count == 3  # after the one whose spaces are checked
         self.steps = 0
 
     def step(self, action):
@@ -464,7 +466,7 @@ def run_into(env):
     ],
 )
 def test_a_step_that_breaks_the_contract_is_named(index, value, message):
-    with pytest.raises(WorldError, match=rf"world 'hell': step 2 of copy 1 .*{message}"):
+    with pytest.raises(WorldError, match=rf"world 'hell': step 2 of environment 1 .*{message}"):
         run_into(spoiled(index, value))
 
 
@@ -559,17 +561,23 @@ class Integers(Hell):
 @pytest.mark.parametrize(
     ("env", "message"),
     [
-        (FourValues, "step 2 of copy 1 must return 5 values .* not a tuple of 4, as in old Gym"),
-        (NoValue, "step 2 of copy 1 must return 5 values .* not None"),
-        (RaisesInStep, "step 2 of copy 1 raised RuntimeError: a bug"),
-        (RaisesInInit, "making copy 1 raised RuntimeError: a bug"),
-        (RaisesInReset, "reset of copy 1 after 2 steps raised RuntimeError: a bug"),
-        (NoInfo, r"reset of copy 0 after 0 steps must return \(observation, info\), not an array"),
-        (NoSeed, "reset of copy 0 after 0 steps takes no seed, as in old Gym"),
-        (WrongReset, r"reset of copy 0 .* shape \[3\] of float64, not .* shape \[4\]"),
-        (OtherObservations, "must be alike, but copy 1 has the observation space"),
-        (OtherActions, "must be alike, but copy 1 has the action space"),
-        (Vanishes, "making copy 1 must give a gymnasium.Env, not None"),
+        (
+            FourValues,
+            "step 2 of environment 1 must return 5 values .* not a tuple of 4, as in old Gym",
+        ),
+        (NoValue, "step 2 of environment 1 must return 5 values .* not None"),
+        (RaisesInStep, "step 2 of environment 1 raised RuntimeError: a bug"),
+        (RaisesInInit, "making environment 1 raised RuntimeError: a bug"),
+        (RaisesInReset, "reset of environment 1 after 2 steps raised RuntimeError: a bug"),
+        (
+            NoInfo,
+            r"reset of environment 0 after 0 steps must return \(observation, info\), not an array",
+        ),
+        (NoSeed, "reset of environment 0 after 0 steps takes no seed, as in old Gym"),
+        (WrongReset, r"reset of environment 0 .* shape \[3\] of float64, not .* shape \[4\]"),
+        (OtherObservations, "must be alike, but environment 1 has the observation space"),
+        (OtherActions, "must be alike, but environment 1 has the action space"),
+        (Vanishes, "making environment 1 must give a gymnasium.Env, not None"),
         (Integers, "shape .4. of float64, not an array of shape .4. of int64"),
     ],
 )
@@ -588,9 +596,9 @@ def test_a_failing_close_only_warns():
             Stuck.closed += 1
             raise OSError("can't close")
 
-    with pytest.warns(UserWarning, match="close of copy 0 raised OSError: can't close"):
+    with pytest.warns(UserWarning, match="close of environment 0 raised OSError: can't close"):
         vector = dusdi.from_gymnasium(Stuck, SLIDERS).vector(3)
-    with pytest.warns(UserWarning, match="close of copy 0 raised.*and so did 2 more"):
+    with pytest.warns(UserWarning, match="close of environment 0 raised.*and so did 2 more"):
         vector.close()
     assert Stuck.closed == 4
 
@@ -606,7 +614,7 @@ def test_the_checkpoint_before_a_failure_is_kept(tmp_path):
             return super().step(action)
 
     world = dusdi.from_gymnasium(Late, SLIDERS)
-    with pytest.raises(WorldError, match=r"step 63 of copy 8 raised RuntimeError"):
+    with pytest.raises(WorldError, match=r"step 63 of environment 8 raised RuntimeError"):
         dusdi.pretrain(world, preset="debug", out=tmp_path / "run", progress=False)
     assert dusdi.load(tmp_path / "run").step == 640
 
@@ -742,7 +750,6 @@ def test_skills_of_a_world_with_other_factors_are_refused_with_the_reason(skills
 
 
 def test_ppo_learns_often_on_own_worlds():
-    from dusdi.task_learning import agent_config
-
-    config = agent_config(dusdi.from_gymnasium(Sliders, SLIDERS), "ppo", "fast", {})
-    assert (config.steps, config.num_envs * config.rollout_length) == (256_000, 128)
+    settings = dusdi.from_gymnasium(Sliders, SLIDERS).task_presets["fast"]["ppo"]
+    assert settings["steps"] == 256_000
+    assert settings["num_envs"] * settings["rollout_length"] == 128

@@ -1,4 +1,4 @@
-"""Multi-Particle moves exactly as the real `mpe2` does: the same actions, compared after every step."""
+"""Multi-Particle moves exactly as the real `mpe2` does: compared after every step."""
 
 import jax
 import jax.numpy as jnp
@@ -13,13 +13,8 @@ core = pytest.importorskip(
 scenario = pytest.importorskip("mpe2._mpe_utils.scenario")
 simple_env = pytest.importorskip("mpe2._mpe_utils.simple_env")
 
-MPE2_ORDER = [
-    0,
-    2,
-    1,
-    4,
-    3,
-]  # mpe2 takes (none, -x, +x, -y, +y) and Multi-Particle (none, +x, -x, +y, -y)
+#: mpe2 takes (none, -x, +x, -y, +y) and Multi-Particle (none, +x, -x, +y, -y).
+MPE2_ORDER = [0, 2, 1, 4, 3]
 
 
 class FreeAgents(scenario.BaseScenario):
@@ -54,7 +49,7 @@ def make_reference(agents, steps):
 
 
 def step_reference(env, action):
-    """One step of the whole mpe2 environment, through its own action path, then the wall it does not have."""
+    """One step of the whole mpe2 environment by its own action path, then the wall it lacks."""
     for agent_action in action.reshape(-1, 5)[:, MPE2_ORDER]:
         env.step(agent_action)
     for agent in env.world.agents:

@@ -1,18 +1,18 @@
-"""Tasks: rewards worked out by hand, and that each can be solved."""
+"""Tasks: rewards worked out by hand, and that the scripted expert solves each."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from probes import random_action, roll_out
 
 import dusdi
-from dusdi.config import AGENTS
 from dusdi.envs.gunner import GunnerState
-from dusdi.envs.particle import ParticleState
+from dusdi.envs.particle import MultiParticle, ParticleState
 from dusdi.errors import UsageError
-from dusdi.evaluation import ceiling_returns, returns
-from dusdi.task_learning import agent_config
-from dusdi.tasks import TASKS, JaxTask, make_task
+from dusdi.resolve import resolve_downstream
+from dusdi.tasks import TASKS, JaxTask, as_task, make_task
+from dusdi.tasks.base import train_for
 from dusdi.tasks.gunner import SHOT
 from dusdi.tasks.particle import LISTED, Progress
 
@@ -28,25 +28,45 @@ def particles(distances):
     return ParticleState(position, jnp.zeros_like(station), station)
 
 
+#: What the scripted expert earns at least in an episode, by what the task's name contains.
+BARS = {"food-poison": 930, "sequential": 5_900, "gunner-2d": 19.5}
+
+
 @pytest.mark.parametrize("name", IN_JAX)
-def test_the_hand_written_solution_solves_it_and_random_actions_do_not(name):
+def test_the_scripted_expert_solves_it_and_random_actions_do_not(name):
     task = make_task(name)
-    best = {"food-poison": 930 * len(task.spec.channels), "sequential": 5_900, "gunner-2d": 19.5}
-    solved = ceiling_returns(task, episodes=8).sum(1).mean()
-    rng = np.random.default_rng(0)
-
-    def random_action(observation, _):
-        return rng.uniform(-1, 1, (len(observation), task.spec.action_size)).astype(np.float32)
-
-    random = returns(task, lambda o: o, random_action, interval=1, episodes=8, seed=0).sum(1).mean()
-    bar = next(value for key, value in best.items() if key in name)
-    assert solved >= bar
-    assert random < 0.35 * bar
+    bar = next(value for key, value in BARS.items() if key in name)
+    if "food-poison" in name:
+        bar *= len(task.spec.channels)
+    length = task.spec.episode_length
+    _, solved = roll_out(task, lambda state, key: task.expert_action(state), steps=length)
+    _, random = roll_out(task, random_action(task), steps=length)
+    assert solved.sum((0, 2)).mean() >= bar
+    assert random.sum((0, 2)).mean() < 0.35 * bar
 
 
 @pytest.mark.parametrize("name", TASKS)
 def test_every_agent_learns_a_task_for_as_many_steps(name):
-    assert len({agent_config(make_task(name), agent, "fast", {}).steps for agent in AGENTS}) == 1
+    presets = make_task(name).task_presets["fast"]
+    assert presets["ppo"]["steps"] == presets["sac"]["steps"] > 0
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_every_field_of_a_tasks_presets_is_a_setting(name):
+    task = make_task(name)
+    for agent, fields in task.task_presets["fast"].items():
+        settings = resolve_downstream(task, agent, "fast").settings.flat()
+        assert {field: settings.get(field) for field in fields} == fields
+
+
+def test_a_budget_changes_only_the_steps_and_no_other_task():
+    presets = {"fast": {"ppo": {"clip": 0.3, "steps": 1}}, "debug": {"ppo": {"steps": 2}}}
+    found = train_for(9, presets)
+    assert found == {
+        "fast": {"ppo": {"clip": 0.3, "steps": 9}, "sac": {"steps": 9}},
+        "debug": {"ppo": {"steps": 2}},
+    }
+    assert presets["fast"]["ppo"]["steps"] == 1
 
 
 @pytest.mark.parametrize("name", IN_JAX)
@@ -69,8 +89,8 @@ def test_food_poison_pays_for_being_where_food_is_and_away_from_poison():
     task = make_task("multi-particle/food-poison-medium")
     world = particles([0.1, 0.1, 0.1, 0.1, 0.9, 0.1, 0.9, 0.1, 0.1, 0.59])
     poison = jnp.zeros(10, bool).at[jnp.array([2, 6])].set(True)
-    _, _, reward = task.judge(poison, world, NO)
-    # listed stations 0, 2, 4, 6, 9: there and food, there and poison, away and food, away and poison, there and food
+    _, reward = task.score(poison, world, NO)
+    # at stations 0, 2, 4, 6, 9: at food, at poison, away from food, away from poison, at food
     np.testing.assert_array_equal(reward, [1, -1, -1, 1, 1])
 
 
@@ -89,28 +109,37 @@ def test_indicators_change_every_fifty_steps_only():
         seen.append(np.asarray(state.variables))
     changes = [t for t in range(100) if (seen[t] != seen[t + 1]).any()]
     assert set(changes) <= {49, 99} and changes
-    assert float(task.observe(state)[-1]) == 2.0  # time, in windows
+
+
+def test_the_phase_of_the_window_is_observed_and_the_time_is_not():
+    task = make_task("multi-particle/food-poison-easy")
+    state = task.reset(jax.random.PRNGKey(0))
+    phases = [float(task.observe(state._replace(age=jnp.int32(age)))[-1]) for age in (0, 1, 49, 50)]
+    np.testing.assert_allclose(phases, [0, 0.02, 0.98, 0])
+    early, late = (task.observe(state._replace(age=jnp.int32(age))) for age in (7, 957))
+    np.testing.assert_array_equal(early, late)
 
 
 def test_sequential_charges_penalises_advances_and_pays_when_all_is_done():
     task = make_task("multi-particle/sequential-easy")
-    begun = Progress(jnp.array([3, 7, 0, 1, 2, 4, 5, 6, 8, 9]), jnp.int32(0), jnp.int32(40))
+    start = Progress(jnp.array([3, 7, 0, 1, 2, 4, 5, 6, 8, 9]), jnp.int32(0), jnp.int32(40))
     away = [0.9] * 10
-    busy, _, reward = task.judge(begun, particles([*away[:3], 0.1, *away[4:]]), NO)
+    busy, reward = task.score(start, particles([*away[:3], 0.1, *away[4:]]), NO)
     assert int(busy.charge) == 41
     np.testing.assert_array_equal(reward, np.zeros(11))
-    idle, _, reward = task.judge(
-        begun, particles([0.1, *away[1:]]), NO
-    )  # the wrong agent, and not the right one
+    # The wrong agent is at its station, and the right one is not.
+    idle, reward = task.score(start, particles([0.1, *away[1:]]), NO)
     assert int(idle.charge) == 40
     np.testing.assert_allclose(reward, [-0.1, 0, 0, -0.1, 0, 0, 0, 0, 0, 0, 0], atol=1e-7)
-    assert int(task.turn(busy, None).done) == 1 and int(task.turn(busy, None).charge) == 0
-    assert int(task.turn(idle, None).done) == 0  # forty steps are not more than forty
-    np.testing.assert_array_equal(task.tell(task.turn(busy, None)), np.eye(10)[7])
-    done = begun._replace(done=jnp.int32(2))
-    _, _, reward = task.judge(done, particles([0.1] * 10), NO)
+    after = task.resample(busy, None)
+    assert int(after.done) == 1 and int(after.charge) == 0
+    assert int(task.resample(idle, None).done) == 0  # forty steps are not more than forty
+    np.testing.assert_array_equal(task.observe_variables(after), np.eye(10)[7])
+    np.testing.assert_array_equal(task.expert_skill(after, None), np.where(np.eye(10)[7], 0, 4))
+    done = start._replace(done=jnp.int32(2))
+    _, reward = task.score(done, particles([0.1] * 10), NO)
     np.testing.assert_array_equal(reward, [*[0] * 10, 10])
-    np.testing.assert_array_equal(task.tell(done), np.zeros(10))
+    np.testing.assert_array_equal(task.observe_variables(done), np.zeros(10))
 
 
 @pytest.mark.parametrize("limited", [False, True])
@@ -118,20 +147,34 @@ def test_a_shot_scores_at_the_end_of_a_window_from_near_at_a_target_that_is_up(l
     task = make_task("gunner-2d/limited" if limited else "gunner-2d/unlimited")
     up = jnp.array([True, False, False, True])
 
-    def score(position, aim, ammo=1.0, last=YES):
-        world = GunnerState(
-            jnp.asarray(position), jnp.zeros(2), jnp.float32(ammo), jnp.float32(aim)
-        )
-        _, after, reward = task.judge(up, world, last)
-        return float(reward[0]), float(after.ammo)
+    def score(position, aim, ammo=1.0, window_ends=YES):
+        world = GunnerState(*map(jnp.float32, (position, (0, 0), ammo, aim)))
+        _, reward = task.score(up, world, window_ends)
+        return float(reward[0]), float(task.update_world(world, window_ends).ammo)
 
     down_left = -3 * np.pi / 4
     assert score((1.0, 1.0), down_left) == (1.0, pytest.approx(1 - SHOT if limited else 1.0))
-    assert score((1.0, 1.0), down_left, last=NO) == (0.0, 1.0)
+    assert score((1.0, 1.0), down_left, window_ends=NO) == (0.0, 1.0)
     assert score((1.0, 1.0), 0.0)[0] == 0.0  # aims past it
     assert score((3.0, 3.0), down_left)[0] == 0.0  # too far
     assert score((4.0, 1.0), -np.pi / 4)[0] == 0.0  # that target is not up
-    assert score((1.0, 1.0), down_left, ammo=0.1)[0] == (0.0 if limited else 1.0)
+    empty = score((1.0, 1.0), down_left, ammo=0.1)
+    assert empty == (0.0 if limited else 1.0, pytest.approx(0.1))
+
+
+def test_the_gunner_expert_goes_to_the_nearest_target_that_is_up():
+    task = make_task("gunner-2d/unlimited")
+    world = GunnerState(*map(jnp.float32, ((4.0, 1.5), (0, 0), 0.0, 0.0)))
+    for up, target in (([0, 1, 0, 1], 1), ([1, 0, 0, 1], 3), ([1, 0, 1, 0], 0)):
+        skill = task.expert_skill(jnp.array(up, bool), world)
+        np.testing.assert_array_equal(skill, [target, 3 - target, target])
+
+
+def test_a_task_by_name_is_set_in_the_world_of_the_run():
+    spec = MultiParticle(12).spec
+    assert as_task("multi-particle/food-poison-easy", spec).world.spec == spec
+    assert as_task("gunner-2d/limited", spec).world.spec.name == "gunner-2d"
+    assert make_task("multi-particle/food-poison-easy").world.agents == 10
 
 
 def test_impossible_tasks_are_refused():

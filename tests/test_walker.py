@@ -14,10 +14,9 @@ from gymnasium.utils.env_checker import check_env
 import dusdi
 from dusdi import checkpoint
 from dusdi.envs.physics import Simulation, load_mujoco
-from dusdi.envs.walker import SUBSTEPS, Walker
+from dusdi.envs.walker import SUBSTEPS, Walker, WalkerState
 from dusdi.errors import UsageError
-from dusdi.task_learning import agent_config
-from dusdi.tasks.walker import GOAL_WINDOWS, Goals
+from dusdi.tasks.walker import GOAL_WINDOWS, GoalVariables
 
 mujoco = load_mujoco("walker")
 
@@ -78,24 +77,21 @@ def test_observation_step_and_reward_agree_with_dm_control(theirs):
     ours, run = Walker().vector(1), dusdi.make_task("walker/run")
     ours.reset(0)
     rng = np.random.default_rng(0)
-    judge = jax.jit(run.judge)
+    score = jax.jit(run.score)
     for _ in range(3):
         theirs.reset()
         for _ in range(100):
             # the same state to start from, then the same action
-            ours._simulation.qpos[0], ours._simulation.qvel[0] = (
-                theirs.physics.data.qpos,
-                theirs.physics.data.qvel,
-            )
+            ours._simulation.qpos[0] = theirs.physics.data.qpos
+            ours._simulation.qvel[0] = theirs.physics.data.qvel
             action = rng.uniform(-1, 1, 6)
             observation, terminated, truncated = ours.step(action[None])
             reward = theirs.step(action).reward
             np.testing.assert_allclose(
                 observation[0], seen_by(theirs.physics), rtol=1e-5, atol=1e-5
             )
-            np.testing.assert_allclose(
-                judge((), jnp.asarray(observation[0]), False)[2], [reward], rtol=1e-5, atol=1e-6
-            )
+            state = jax.tree.map(lambda x: x[0], ours.state())
+            np.testing.assert_allclose(score((), state, False)[1], [reward], rtol=1e-5, atol=1e-6)
             assert not terminated[0] and not truncated[0]
 
 
@@ -114,7 +110,7 @@ def test_episodes_start_as_in_dm_control_and_follow_the_seed(model):
     np.testing.assert_array_equal(vector.reset(seed=3), first)
 
 
-def test_a_copy_does_not_notice_the_others(model):
+def test_environments_are_independent(model):
     """Threads share the work, and nothing else."""
     actions = np.random.default_rng(0).uniform(-1, 1, (20, 7, 6))
     many, one = Simulation(model, 7, SUBSTEPS), Simulation(model, 1, SUBSTEPS)
@@ -127,28 +123,32 @@ def test_a_copy_does_not_notice_the_others(model):
 
 def test_the_goal_moves_on_after_five_seconds_and_pays_for_being_near():
     task = dusdi.make_task("walker/goal")
-    at = jnp.zeros(26)
-    goals = Goals(jnp.float32(1.0), jnp.float32(0.0), jnp.int32(0))
+    goal = GoalVariables(jnp.float32(1.0), jnp.float32(0.0), jnp.int32(0))
+
+    def at(x):
+        return WalkerState(jnp.float32(x), height=None, upright=None, centre_speed=None)
 
     def reward(x):
-        return float(task.judge(goals, at.at[0].set(x), False)[2][0])
+        return float(task.score(goal, at(x), False)[1][0])
 
     assert [reward(x) for x in (1.0, 1.3, 0.7, 3.0, -2.0)] == pytest.approx(
         [1, 1, 1, 0, 0], abs=1e-6
     )
     assert reward(1.3 + 0.85) == pytest.approx(0.5)
-    judged, _, _ = task.judge(goals, at.at[0].set(0.25), True)
-    np.testing.assert_allclose(task.tell(judged), [1.0, 0.75])
+    scored, _ = task.score(goal, at(0.25), True)
+    np.testing.assert_allclose(task.observe_variables(scored), [1.0, 0.75])
+    assert task.label(scored) == "goal at 1.0 m, +0.8 m from here"
     for window in range(GOAL_WINDOWS):
-        assert float(judged.place) == 1.0, window
-        judged = task.turn(judged, jax.random.PRNGKey(window))
-    assert float(judged.place) != 1.0 and int(judged.age) == 0
-    np.testing.assert_allclose(judged.distance, judged.place - 0.25, rtol=1e-6)
+        assert float(scored.place) == 1.0, window
+        scored = task.resample(scored, jax.random.PRNGKey(window))
+    assert 0 < abs(float(scored.place) - 1.0) <= 2.0 and int(scored.windows) == 0
+    np.testing.assert_allclose(scored.distance, scored.place - 0.25, rtol=1e-6)
 
 
-def test_a_task_on_the_host_adds_to_the_observation_pays_and_resets_what_is_asked():
+def test_a_task_on_the_host_adds_to_the_observation_and_resets_what_is_asked():
     task = dusdi.make_task("walker/goal")
-    vector, plain = task.vector(3), Walker().vector(3)
+    vector = task.vector(3)
+    plain = Walker().vector(3)
     observation = vector.reset(seed=0)
     np.testing.assert_array_equal(observation[:, :26], plain.reset(seed=0))
     np.testing.assert_array_equal(observation[:, 28], 0.0)
@@ -156,7 +156,7 @@ def test_a_task_on_the_host_adds_to_the_observation_pays_and_resets_what_is_aske
     assert (np.abs(goals) <= 2).all() and len(set(goals)) == 3
     for _ in range(5):
         observation, _, _ = vector.step(np.zeros((3, 6)))
-    np.testing.assert_allclose(observation[:, 28], 0.1)  # time, in windows
+    np.testing.assert_allclose(observation[:, 28], 0.1)  # the phase of the window
     distance = np.abs(goals - observation[:, 0])
     np.testing.assert_allclose(
         vector.rewards()[:, 0], np.clip(1 - (distance - 0.3) / 1.7, 0, 1), atol=1e-5
@@ -194,16 +194,32 @@ def test_a_run_that_is_stopped_at_a_checkpoint_goes_on_bit_for_bit(tmp_path, age
 
 
 def test_agents_of_tasks_with_physics_take_fewer_steps_and_smaller_rollouts():
-    task, other = dusdi.make_task("walker/run"), dusdi.make_task("multi-particle/sequential-hard")
+    ours = dusdi.make_task("walker/run").task_presets["fast"]
+    others = dusdi.make_task("multi-particle/sequential-hard").task_presets["fast"]
     for agent in ("ppo", "sac"):
-        ours, theirs = (agent_config(x, agent, "fast", {}) for x in (task, other))
-        assert ours.steps < theirs.steps
-    assert (
-        agent_config(task, "ppo", "fast", {}).rollout_length
-        < agent_config(other, "ppo", "fast", {}).rollout_length
-    )
-    assert agent_config(task, "cpg", "fast", {"num_envs": 32}).num_envs == 32
-    assert agent_config(task, "ppo", "debug", {}) == agent_config(other, "ppo", "debug", {})
+        assert ours[agent]["steps"] < others[agent]["steps"]
+    assert ours["ppo"]["rollout_length"] == 2
+
+
+def test_the_state_is_what_the_observation_shows():
+    vector = Walker().vector(4)
+    vector.reset(0)
+    observation, _, _ = vector.step(np.random.default_rng(0).uniform(-1, 1, (4, 6)))
+    state = vector.state()
+    np.testing.assert_allclose(np.stack(state, axis=1), observation[:, [0, 1, 5, 2]], rtol=1e-6)
+    vector.step(np.ones((4, 6)))
+    assert (state.x != vector.state().x).any()  # a state is not changed by the next step
+
+
+def test_the_caller_counts_the_steps_of_an_episode():
+    vector = Walker().vector(1)
+    vector.reset(0)
+    ends = [vector.step(np.zeros((1, 6)))[1:] for _ in range(1001)]
+    assert not np.any(ends)
+    env = gymnasium.make("dusdi/Walker-v0")
+    env.reset(seed=0)
+    truncated = [env.step(np.zeros(6, np.float32))[3] for _ in range(1000)]
+    assert truncated == [False] * 999 + [True]
 
 
 def test_pictures_show_the_walker_or_say_what_to_install():

@@ -1,4 +1,4 @@
-"""What must hold in Multi-Particle and 2D Gunner, whatever the actions, and single steps worked out by hand."""
+"""Multi-Particle and 2D Gunner: what holds for all actions, and single steps worked out by hand."""
 
 import functools
 import warnings
@@ -12,16 +12,17 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from probes import EdgeSlider
 
-from dusdi.envs import GymnasiumView
+from dusdi.envs import WORLDS, GymnasiumView, make
 from dusdi.envs.gunner import DEPOTS, Gunner2D, GunnerState
 from dusdi.envs.particle import MultiParticle, ParticleState
 from dusdi.errors import UsageError
+from dusdi.resolve import resolve_pretrain
+from dusdi.stepping import HostStepper
 
-HOLD, CHANGES = (
-    40,
-    3,
-)  # random rollouts hold an action for 40 steps, long enough to run into every wall
+HOLD = 40  # random rollouts repeat an action for so many steps, enough to reach every wall
+CHANGES = 3  # and then draw another one, so many times in all
 PARTICLES = [MultiParticle(1), MultiParticle(3, simple_actions=True), MultiParticle(10)]
 GUNNER = Gunner2D()
 KEY = jax.random.PRNGKey(0)
@@ -202,7 +203,7 @@ def draw_starts(world):
 
 
 def check_uniform(values, low, high):
-    """Quartiles of 4000 draws are within 0.04 widths (five standard deviations) of a uniform distribution's."""
+    """Quartiles of 4000 draws are within 0.04 widths (five standard deviations) of uniform ones."""
     assert values.min() >= low and values.max() <= high
     quartiles = (np.quantile(values, (0.25, 0.5, 0.75), axis=0) - low) / (high - low)
     expected = np.array([0.25, 0.5, 0.75]).reshape(3, *(1,) * (quartiles.ndim - 1))
@@ -212,7 +213,7 @@ def check_uniform(values, low, high):
 @every_world
 @few_examples
 @given(mask=hnp.arrays(bool, 4))
-def test_reset_leaves_the_other_copies_alone(world, mask):
+def test_reset_leaves_the_other_environments_alone(world, mask):
     vector = shared_vector(world)
     before, after = vector.reset(0), vector.reset(mask=mask)
     np.testing.assert_array_equal(after[~mask], before[~mask])
@@ -220,16 +221,18 @@ def test_reset_leaves_the_other_copies_alone(world, mask):
 
 
 @every_world
-def test_each_copy_is_truncated_at_its_own_episode_length(world):
-    vector = shared_vector(world)
-    vector.reset(0)
-    action, over = np.zeros((4, world.spec.action_size)), []
+def test_each_environment_is_done_at_its_own_episode_length(world):
+    stepper = HostStepper(world, 4, autoreset=False)
+    stepper.reset(0)
+    action = np.zeros((4, world.spec.action_size))
+    ends = []
     for step in range(1, 1021):
-        _, terminated, truncated = vector.step(action)
-        assert not terminated.any()
-        over += [(step, copy) for copy in np.flatnonzero(truncated)]
-        vector.reset(mask=truncated | np.array([False, step == 10, False, step == 20]))
-    assert over == [(1000, 0), (1000, 2), (1010, 1), (1020, 3)]
+        done = stepper.step(action).done
+        ends += [(step, index) for index in np.flatnonzero(done)]
+        restarted = done | np.array([False, step == 10, False, step == 20])
+        if restarted.any():
+            stepper.reset_where(restarted)
+    assert ends == [(1000, 0), (1000, 2), (1010, 1), (1020, 3)]
 
 
 @every_world
@@ -273,12 +276,9 @@ def test_registered_worlds_take_options_and_unseeded_episodes_differ():
 def check_without_warnings(env):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        warnings.filterwarnings(
-            "ignore", message=".*infinity"
-        )  # the bounds of observations are not known in general
-        warnings.filterwarnings(
-            "ignore", message=".*not having a spec"
-        )  # the view itself is not registered
+        # The bounds of observations are not known in general, and the view is not registered.
+        warnings.filterwarnings("ignore", message=".*infinity")
+        warnings.filterwarnings("ignore", message=".*not having a spec")
         check_env(env)
 
 
@@ -322,8 +322,9 @@ def gunner_state(position, arm=(0.0, 0.0), ammo=0.0, aim=0.0):
 def test_gunner_step_by_hand():
     state = gunner_state((2.0, 2.0), (-0.3, -0.05), 0.5, 0.8)
     after = GUNNER.step(state, jnp.array([0.5, -1.0, -0.4, -0.4, -0.25]), KEY)
-    # The tip moves from (1.7, 1.95), 0.49 from the depot at (1.5, 1.5), to (1.79, 1.59), 0.304 from it: one pick-up.
-    # The last target's bearing is atan2(5.25 - 1.7, 5.25 - 2.15) = 0.853, and 0.853 - 0.6 = 0.253 < 0.314: a hit.
+    # The tip moves from (1.7, 1.95), 0.49 from the depot at (1.5, 1.5), to (1.79, 1.59), which is
+    # 0.304 from it: one pick-up. The last target's bearing is atan2(5.25 - 1.7, 5.25 - 2.15) =
+    # 0.853, and 0.853 - 0.6 = 0.253 < 0.314: a hit.
     np.testing.assert_allclose(
         GUNNER.observe(after), [2.15, 1.7, -0.36, -0.11, 0.6, 0.6, 1.0], atol=1e-6
     )
@@ -360,30 +361,30 @@ def test_hits(position, aim, hit):
 def test_depots_fill_up_the_ammo():
     for depot in DEPOTS:
         state = gunner_state(depot - 0.6, arm=(0.6, 0.6), ammo=0.85)
-        held = [float((state := GUNNER.step(state, jnp.zeros(5), KEY)).ammo) for _ in range(3)]
-        np.testing.assert_allclose(held, [0.95, 1.0, 1.0], atol=1e-6)
+        ammo = [float((state := GUNNER.step(state, jnp.zeros(5), KEY)).ammo) for _ in range(3)]
+        np.testing.assert_allclose(ammo, [0.95, 1.0, 1.0], atol=1e-6)
     for arm, gained in (((0.39, 0.0), 0.1), ((0.41, 0.0), 0.0), ((0.3, 0.3), 0.0)):
         after = GUNNER.step(gunner_state((1.5, 1.5), arm), jnp.zeros(5), KEY)
         assert float(after.ammo) == pytest.approx(gained)
 
 
-def act_on(world, observation, skill):
-    """One step of the oracle from a state, for a single copy."""
-    return world.oracle(np.asarray(observation)[None], np.asarray(skill)[None])[0]
+@functools.cache
+def compiled_expert(world):
+    def advance(state, skill):
+        return world.step(state, world.expert(state, skill), KEY), None
 
+    def settle(seed, skill):
+        state = world.reset(jax.random.PRNGKey(seed))
+        state, _ = jax.lax.scan(advance, state, jnp.broadcast_to(skill, (40, *skill.shape)))
+        return world.observe(state)
 
-def settle(world, skill, seed, steps=40):
-    """The observation after some steps of the oracle with one skill."""
-    step, state = compiled_step(world), world.reset(jax.random.PRNGKey(seed))
-    for _ in range(steps):
-        state = step(state, act_on(world, world.observe(state), skill))
-    return np.asarray(world.observe(state))
+    return jax.jit(settle)
 
 
 @few_examples
 @given(seed=seeds, skill=hnp.arrays(int, 3, elements=st.integers(0, 4)))
-def test_the_gunner_oracle_does_what_each_component_asks(seed, skill):
-    x, y, arm_x, arm_y, _, _, hit = settle(GUNNER, skill, seed)
+def test_the_gunner_expert_does_what_each_component_asks(seed, skill):
+    x, y, arm_x, arm_y, _, _, hit = np.asarray(compiled_expert(GUNNER)(seed, skill))
     corners = [(-1, -1), (1, -1), (-1, 1), (1, 1), (0, 0)]
     np.testing.assert_allclose([x, y], 2.5 + 2.5 * np.array(corners[skill[0]]), atol=1e-4)
     np.testing.assert_allclose([arm_x, arm_y], 5 / 3 * np.array(corners[skill[1]]), atol=1e-4)
@@ -393,8 +394,33 @@ def test_the_gunner_oracle_does_what_each_component_asks(seed, skill):
 @every_particle_world
 @few_examples
 @given(data=st.data())
-def test_the_particle_oracle_keeps_the_distances_asked_for(world, data):
-    count = len(world.spec.controlled)
-    skill = data.draw(hnp.arrays(int, count, elements=st.integers(0, 4)))
-    distances = settle(world, skill, data.draw(seeds))[:count]
-    np.testing.assert_allclose(distances, 1.25 / 4 * skill, atol=0.02)
+def test_the_particle_expert_keeps_the_distances_asked_for(world, data):
+    skill = data.draw(hnp.arrays(int, world.agents, elements=st.integers(0, 4)))
+    observation = compiled_expert(world)(data.draw(seeds), skill)
+    np.testing.assert_allclose(observation[: world.agents], 1.25 / 4 * skill, atol=0.02)
+
+
+def test_a_world_can_terminate():
+    world = EdgeSlider()
+    state = world.reset(KEY)
+    for _ in range(4):  # of 0.25 each, from 0 to 1
+        assert not world.terminated(state)
+        state = world.step(state, jnp.ones(1), KEY)
+    assert world.terminated(state)
+    vector = world.vector(2)
+    vector.reset(0)
+    ends = [vector.step(np.array([[1.0], [-0.5]]))[1].tolist() for _ in range(8)]
+    assert ends.index([True, False]) == 3 and ends[7] == [True, True]
+
+
+@every_world
+def test_the_built_in_worlds_do_not_terminate(world):
+    assert not world.terminated(world.reset(KEY))
+
+
+@pytest.mark.parametrize("name", WORLDS)
+def test_every_field_of_a_worlds_presets_is_a_setting(name):
+    world = make(name)
+    for preset, fields in world.presets.items():
+        settings = resolve_pretrain(world, "dusdi", preset).settings.flat()
+        assert {field: settings.get(field) for field in fields} == fields

@@ -15,15 +15,15 @@ def main() -> None:
     for view in ("room", "map"):
         world = dusdi.make("household", view=view)
         homes = world.vector(1)
-        observation = homes.reset(5)
-        assert world.oracle is not None
+        homes.reset(5)
+        assert world.expert is not None
         for _ in range(45):
-            observation, _, _ = homes.step(world.oracle(observation, np.array([[2, 3, 1]])))
+            homes.step(world.expert(homes.state(), np.array([[2, 3, 1]])))
         Image.fromarray(homes.render()).save(FOLDER / f"household-{view}.png")
         homes.close()
     walker = dusdi.make("walker").vector(1)
     walker.reset(0)
-    walker._simulation.place(np.ones(1, bool), STRIDE)  # type: ignore[attr-defined]
+    walker._simulation.reset(np.ones(1, bool), STRIDE)  # type: ignore[attr-defined]
     Image.fromarray(walker.render()).save(FOLDER / "walker.png")
     walker.close()
 

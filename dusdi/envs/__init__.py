@@ -6,18 +6,20 @@ from typing import Any
 
 import gymnasium
 
-from dusdi.envs.base import GymnasiumView, HostWorld, JaxWorld, VectorWorld, World
+from dusdi.envs.base import HostWorld, JaxWorld, VectorWorld, World
 from dusdi.envs.from_gymnasium import from_gymnasium
 from dusdi.envs.gunner import Gunner2D
+from dusdi.envs.gymnasium_view import GymnasiumView
 from dusdi.envs.household import Household
 from dusdi.envs.importing import PREFIX, import_world
 from dusdi.envs.particle import MultiParticle
 from dusdi.envs.walker import Walker
+from dusdi.envs.wrapper import HostWorldWrapper, WorldWrapper
 from dusdi.errors import UsageError, unknown_name
 
 __all__ = [
-    "WORLDS", "GymnasiumView", "HostWorld", "JaxWorld", "VectorWorld", "World", "as_world",
-    "from_gymnasium", "import_world", "make", "make_gymnasium",
+    "WORLDS", "GymnasiumView", "HostWorld", "HostWorldWrapper", "JaxWorld", "VectorWorld", "World",
+    "WorldWrapper", "as_world", "from_gymnasium", "import_world", "make", "make_gymnasium",
 ]  # fmt: skip
 
 WORLDS: dict[str, type[World]] = {

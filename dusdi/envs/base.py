@@ -11,7 +11,6 @@ import abc
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import gymnasium
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -178,54 +177,50 @@ class JaxWorld(World):
         return unwrapped
 
     def vector(self, num_envs: int) -> VectorWorld:
-        return _JaxVector(self, num_envs)
+        return JaxVector(self, num_envs)
 
 
-class _JaxVector(VectorWorld):
-    """Environments of a `JaxWorld`, stepped by one compiled call and truncated by age."""
+class JaxVector(VectorWorld):
+    """n environments of a `JaxWorld`, stepped by one compiled call."""
 
     def __init__(self, world: JaxWorld, num_envs: int):
-        self._world, self._num_envs = world, num_envs
+        self._world = world
+        self._num_envs = num_envs
         self._reset = jax.jit(self._reset_where)
         self._step = jax.jit(self._step_all)
-        self._reward = jax.jit(jax.vmap(world.reward))
         # Only used until a reset with a seed.
-        self._key = jax.random.PRNGKey(np.random.SeedSequence().generate_state(1)[0])
-        self._state = jax.jit(jax.vmap(world.reset))(jax.random.split(self._key, num_envs))
-        self._age = np.zeros(num_envs, np.int32)
+        self._key = jax.random.PRNGKey(int(np.random.SeedSequence().generate_state(1)[0]))
+        self._state: EnvState = None
+        self._rewards = np.zeros((num_envs, len(world.spec.channels)), np.float32)
 
     def _reset_where(self, state, key, mask):
         key, reset_key = jax.random.split(key)
         fresh = jax.vmap(self._world.reset)(jax.random.split(reset_key, self._num_envs))
-        state = select(mask, fresh, state)
+        state = fresh if state is None else select(mask, fresh, state)
         return state, key, jax.vmap(self._world.observe)(state)
 
     def _step_all(self, state, key, actions):
         key, step_key = jax.random.split(key)
         keys = jax.random.split(step_key, self._num_envs)
         state = jax.vmap(self._world.step)(state, actions, keys)
-        terminated = jax.vmap(self._world.terminated)(state)
-        return state, key, jax.vmap(self._world.observe)(state), terminated
+        parts = (self._world.observe, self._world.terminated, self._world.reward)
+        return state, key, *(jax.vmap(part)(state) for part in parts)
 
     def reset(self, seed=None, mask=None):
         if seed is not None:
             self._key = jax.random.PRNGKey(seed)
         mask = np.ones(self._num_envs, bool) if mask is None else mask
         self._state, self._key, observation = self._reset(self._state, self._key, mask)
-        self._age[mask] = 0
         return np.array(observation)
 
     def step(self, actions):
         actions = np.asarray(actions, np.float32)
-        self._state, self._key, observation, terminated = self._step(
-            self._state, self._key, actions
-        )
-        self._age += 1
-        truncated = self._age >= self._world.spec.episode_length
-        return np.array(observation), np.array(terminated), truncated
+        self._state, self._key, *results = self._step(self._state, self._key, actions)
+        observation, terminated, self._rewards = map(np.array, results)
+        return observation, terminated, np.zeros(self._num_envs, bool)
 
     def rewards(self):
-        return np.asarray(self._reward(self._state))
+        return self._rewards
 
     def state(self):
         return self._state
@@ -241,36 +236,3 @@ def select(mask: Array, if_true: EnvState, if_false: EnvState) -> EnvState:
         return jnp.where(mask.reshape(mask.shape + (1,) * (a.ndim - 1)), a, b)
 
     return jax.tree.map(pick, if_true, if_false)
-
-
-class GymnasiumView(gymnasium.Env):
-    """A world as an ordinary `gymnasium.Env` without reward, for use with other libraries."""
-
-    metadata = {"render_modes": ["rgb_array"], "render_fps": 20}
-
-    def __init__(self, world: World, render_mode: str | None = None):
-        self._vector = world.vector_with_pictures(1) if render_mode else world.vector(1)
-        self._episode_length = world.spec.episode_length
-        self._age = 0
-        self.render_mode = render_mode
-        size = world.spec.observation_size
-        self.observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (size,), np.float32)
-        self.action_space = gymnasium.spaces.Box(-1.0, 1.0, (world.spec.action_size,), np.float32)
-
-    def reset(self, *, seed=None, options=None):
-        super().reset(seed=seed)
-        world_seed = None if seed is None else int(self.np_random.integers(2**31))
-        self._age = 0
-        return self._vector.reset(world_seed)[0], {}
-
-    def step(self, action):
-        observation, terminated, truncated = self._vector.step(np.asarray(action)[None])
-        self._age += 1
-        out_of_time = self._age >= self._episode_length
-        return observation[0], 0.0, bool(terminated[0]), bool(truncated[0]) or out_of_time, {}
-
-    def render(self):
-        return self._vector.render() if self.render_mode == "rgb_array" else None
-
-    def close(self):
-        self._vector.close()

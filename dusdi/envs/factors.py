@@ -129,25 +129,24 @@ class Layout:
 
 
 def _pick(entries: range, part: Any) -> Iterable[int]:
-    """The entries that an index or a slice means."""
+    """The entries that an index or a slice means; a `ValueError` if some are outside."""
+    found: Iterable[int]
     try:
         if isinstance(part, slice):
-            ends = [
-                end
-                for end in (part.start, part.stop)
-                if end is not None and abs(end) > len(entries)
-            ]
-            index, found = (ends[0], []) if ends else (0, entries[part])
+            found = entries[part]
+            ends = [end for end in (part.start, part.stop) if end is not None]
+            outside = [end for end in ends if abs(end) > len(entries)]
         elif isinstance(part, bool | np.bool_):
             raise TypeError("a mask")
         else:
-            index = operator.index(part)
-            found = [index]
+            found = [operator.index(part)]
+            outside = [index for index in found if index not in entries]
     except (TypeError, ValueError):
         wanted = "an index, a slice or a list of indices"
         raise ValueError(f"is given as {part!r}, which is not {wanted}") from None
-    if index not in entries:
-        raise ValueError(f"names observation entry {index}, but those are 0 to {len(entries) - 1}")
+    if outside:
+        last = len(entries) - 1
+        raise ValueError(f"names observation entry {outside[0]}, but those are 0 to {last}")
     return found
 
 
