@@ -22,6 +22,8 @@ from typing import Any
 from dusdi.config import configure
 from dusdi.envs import make
 from dusdi.envs.base import World
+from dusdi.errors import CheckpointError, unknown_name
+from dusdi.objectives import METHODS
 from dusdi.run import origin
 from dusdi.task_learning import agent_config
 from dusdi.tasks import make_task
@@ -145,6 +147,8 @@ def return_job(task: Job, *, episodes: int) -> Job:
 
 def resolved_pretrain_json(world: World, request: Mapping[str, Any]) -> dict[str, Any]:
     """Returns all settings that `dusdi.pretrain` would use, or raises a `UsageError`."""
+    if request["method"] not in METHODS:
+        raise unknown_name("method", request["method"], METHODS)
     fields = {name: value for name, value in request.items() if name != "preset"}
     return configure(request["preset"], world.presets, fields).to_json()
 
@@ -177,4 +181,10 @@ def make_environment(job: Job) -> World:
 
 def is_trained(job: Job, runs: Path) -> bool:
     """Tells whether the run of a training job is there, undamaged and to its end."""
-    return origin(job.folder(runs)).get("step", 0) >= find_setting(job.settings, "steps")
+    folder = job.folder(runs)
+    try:
+        step = origin(folder).get("step", 0)
+    except CheckpointError as error:
+        advice = f"remove {folder} to have that run trained again"
+        raise CheckpointError(f"{error}; {advice}") from error
+    return step >= find_setting(job.settings, "steps")

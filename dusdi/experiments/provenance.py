@@ -30,9 +30,20 @@ def footer(results: Results) -> list[str]:
     ]
     lines += [f"- {note}" for note in mixed_settings(results.cells)]
     if results.missing:
-        names = sorted({_label(cell, ("seed",)) for cell in results.missing})
-        lines.append(f"- Not shown, since there is no record of it: {'; '.join(names)}.")
+        lines.append(f"- Not shown, since there are no records: {_missing(results)}.")
     return lines
+
+
+def _missing(results: Results) -> str:
+    """Returns the worlds or tasks without records, with methods where others have some."""
+    shown = {_place(cell) for cell in results.cells}
+    found: dict[str, dict[str, None]] = {}
+    for cell in results.missing:
+        found.setdefault(_place(cell), {})[str(cell.labels["method"])] = None
+    return "; ".join(
+        f"{place} ({', '.join(methods)})" if place in shown else place
+        for place, methods in found.items()
+    )
 
 
 def _versions(records: Iterable[Record]) -> list[str]:
@@ -87,14 +98,14 @@ def _differences(members: Iterable[tuple[Cell, Job]]) -> dict[str, dict[str, lis
         for name, value in flat_settings(job.settings).items():
             if name not in EXPECTED:
                 labels = found.setdefault(name, {}).setdefault(str(value), [])
-                label = _label(cell, ("seed", "world", "task"))
+                label = str(cell.labels["method"])
                 labels += [] if label in labels else [label]
     return {name: values for name, values in found.items() if len(values) > 1}
 
 
-def _label(cell: Cell, without: Iterable[str]) -> str:
-    """Returns what a cell is called, in a few words."""
-    return ", ".join(str(v) for k, v in cell.labels.items() if k not in without and v is not None)
+def _place(cell: Cell) -> str:
+    """Returns the world or task of a cell, as its rows are labelled."""
+    return str(cell.labels.get("task") or cell.labels["world"])
 
 
 def _as_list(value: Any) -> list[Any]:

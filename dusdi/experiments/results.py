@@ -40,11 +40,14 @@ class Results:
 
     def curves(self, kind: str) -> pd.DataFrame:
         """Returns a row for each point of the learning curves of a kind of jobs."""
-        frames = [
-            pd.DataFrame({**cell.labels, **record["curve"]}, index=range(len(_steps(record))))
-            for cell, record in self.of(kind)
-        ]
-        return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame()
+        rows = []
+        names: dict[str, None] = {}
+        for cell, record in self.of(kind):
+            curve = record["curve"]
+            names |= dict.fromkeys([*cell.labels, *curve])
+            for point in zip(*curve.values(), strict=True):
+                rows.append({**cell.labels, **dict(zip(curve, point, strict=True))})
+        return pd.DataFrame(rows, columns=list(names))
 
     def scores(self, kind: str) -> pd.DataFrame:
         """Returns a row of scores for each job of a kind; for DCI, one for each direction."""
@@ -84,10 +87,6 @@ class Results:
                 target.parent.mkdir(parents=True, exist_ok=True)
                 copied.append(Path(shutil.copy(source, target)))
         return copied
-
-
-def _steps(record: Record) -> list[int]:
-    return record["curve"]["step"]
 
 
 def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:

@@ -134,4 +134,5 @@ def _about_training(folder: Path, metric: str | None = None) -> dict[str, Any]:
 
 def _origin(description: Mapping[str, Any]) -> dict[str, Any]:
     """Returns how a run was made: step, seconds of training, cores and versions."""
-    return {key: description.get(key) for key in ("step", "seconds", "cores", "made_with")}
+    found = {key: description.get(key) for key in ("step", "cores", "made_with")}
+    return {**found, "seconds": round(description["seconds"], 2)}

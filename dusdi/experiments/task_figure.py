@@ -139,4 +139,4 @@ def _steps_to(curve: pd.Series, level: float) -> str:
     if not len(curve) or math.isnan(level):
         return "–"
     step = first_step_at(list(curve.index), list(curve), level)
-    return f"{step:,}" if math.isfinite(step) else "never"
+    return f"{step:,.0f}" if math.isfinite(step) else "never"

@@ -1,0 +1,413 @@
+"""Tables and figures from canned records: what is run, what is shown, and what a page says."""
+
+import dataclasses
+import re
+import sys
+
+import pandas as pd
+import pytest
+
+from dusdi import experiments
+from dusdi.cli import main
+from dusdi.envs import WORLDS
+from dusdi.errors import DusdiError, UsageError
+from dusdi.experiments import Settings, ablation, reproduce
+from dusdi.experiments.records import write_record
+from dusdi.metrics.dci import NAMES
+
+FIRST, SECOND = "gunner-2d", "household"
+
+
+class Fake:
+    """Does jobs without any work: records come from functions of the job, by kind."""
+
+    def __init__(self):
+        self.done = []
+        self.commit = "aaa"
+        self.scores = {
+            "dci": lambda job: dci_scores(0.5 + 0.1 * job.settings["seed"]),
+            "expert": lambda job: dci_scores(0.9),
+            "return": lambda job: {"return": 5.0, "random_skills": 1.0, "scripted_expert": 9.0},
+        }
+        self.curve = lambda job: {"step": [10, 20], "return": [1.0, 3.0], "accuracy": [0.4, 0.6]}
+
+    def __call__(self, job, folders, progress=False):
+        self.done.append(f"{job.kind} {job.name}")
+        made = {"commit": self.commit, "jax": "1"}
+        record = {"measured_with": made, "made_with": made, "seconds": 2.0, "cores": 1}
+        if job.kind in self.scores:
+            record["scores"] = self.scores[job.kind](job)
+        else:
+            job.folder(folders.runs).mkdir(parents=True, exist_ok=True)
+            curve = self.curve(job)
+            metric = "accuracy" if job.kind == "skills" else "return"
+            seconds = [float(step) for step in curve["step"]]
+            record["metric"] = metric
+            record["curve"] = {"step": curve["step"], "seconds": seconds, metric: curve[metric]}
+        return write_record(folders.records, job, record)
+
+    def take(self):
+        """Returns what was done since the last time."""
+        done = self.done
+        self.done = []
+        return done
+
+
+def dci_scores(value):
+    each = dict.fromkeys(NAMES, value)
+    return {"skills to states": each, "states to skills": each}
+
+
+@pytest.fixture
+def fake(monkeypatch):
+    made = Fake()
+    monkeypatch.setattr(experiments, "run", made)
+    there = "dusdi.experiments.running.is_trained"
+    monkeypatch.setattr(there, lambda job, runs: job.folder(runs).exists())
+    return made
+
+
+@pytest.fixture
+def settings(tmp_path):
+    options = {"seeds": 2, "preset": "debug", "worlds": (FIRST, SECOND), "progress": False}
+    return Settings(tmp_path / "results", tmp_path / "runs", **options)
+
+
+def page(settings, name):
+    return (settings.out / f"{name}.md").read_text()
+
+
+def row(text, start):
+    """Returns the cells of the first row of a table that starts like this."""
+    line = next(line for line in text.splitlines() if line.startswith(f"| {start} |"))
+    return [cell.strip() for cell in line.split("|")[2:-1]]
+
+
+# --- what is run ---
+
+
+def test_every_method_is_measured_right_after_its_run(fake, settings):
+    files = reproduce("table1", dataclasses.replace(settings, worlds=(FIRST,), seeds=1))
+    assert fake.take() == [
+        f"expert {FIRST}-expert",
+        f"skills {FIRST}-dusdi-seed0",
+        f"dci {FIRST}-dusdi-seed0",
+        f"skills {FIRST}-diayn-mc-seed0",
+        f"dci {FIRST}-diayn-mc-seed0",
+    ]
+    assert {path.name for path in files} == {"table1.csv", "table1.md", "table1.png"}
+    assert all(path.stat().st_size for path in files)
+
+
+def test_what_has_a_record_is_not_done_again_even_without_its_run(fake, settings):
+    reproduce("table1", settings)
+    assert len(fake.take()) == 2 * (1 + 2 * 2 * 2)
+    before = (settings.out / "table1.csv").read_text()
+    elsewhere = dataclasses.replace(settings, runs=settings.runs / "other")
+    reproduce("table1", elsewhere)
+    assert fake.take() == []
+    assert (settings.out / "table1.csv").read_text() == before
+
+
+def test_a_table_is_extended_by_a_method_and_by_seeds(fake, settings):
+    ours = dataclasses.replace(settings, worlds=(FIRST,), methods=("dusdi", "diayn-mc"))
+    reproduce("table1", ours)
+    fake.take()
+    reproduce("table1", dataclasses.replace(ours, methods=("dusdi", "diayn-mc", "diayn")))
+    assert fake.take() == [
+        f"{kind} {FIRST}-diayn-seed{seed}" for seed in (0, 1) for kind in ("skills", "dci")
+    ]
+    frame = pd.read_csv(settings.out / "table1.csv")
+    assert list(frame["method"].unique()) == ["dusdi", "diayn-mc", "diayn", "scripted reference"]
+    reproduce("table1", dataclasses.replace(ours, seeds=3))
+    assert {name.split("-seed")[1] for name in fake.take()} == {"2"}
+
+
+def test_records_of_other_settings_are_not_used(fake, settings):
+    reproduce("table1", settings)
+    count = len(fake.take())
+    reproduce("table1", dataclasses.replace(settings, fields={"alpha": 0.5}))
+    assert len(fake.take()) == count - 2  # but for the scripted experts
+    measured_longer = dataclasses.replace(settings, evaluation_steps=5_000)
+    reproduce("table1", measured_longer)
+    assert {name.split()[0] for name in fake.take()} == {"dci", "expert"}
+
+
+def test_figures_share_runs_with_tables_and_with_each_other(fake, settings):
+    ours = dataclasses.replace(settings, worlds=(FIRST,), seeds=1)
+    reproduce("table1", ours)
+    fake.take()
+    reproduce("fig3", ours)
+    assert fake.take() == [f"skills {FIRST}-dusdi-decompose_q=False-seed0"]
+    task = f"{FIRST}/limited"
+    reproduce("fig4", dataclasses.replace(ours, worlds=(), tasks=(task,)))
+    name = f"{FIRST}-limited"
+    assert fake.take() == [
+        f"task {name}-dusdi-ppo-seed0",
+        f"return {name}-dusdi-ppo-seed0",
+        f"skills {FIRST}-diayn-seed0",
+        f"task {name}-diayn-ppo-seed0",
+        f"return {name}-diayn-ppo-seed0",
+        f"task {name}-diayn-mc-ppo-seed0",
+        f"return {name}-diayn-mc-ppo-seed0",
+        f"task {name}-sac-seed0",
+        f"return {name}-sac-seed0",
+    ]
+
+
+def test_other_worlds_are_shown_if_they_have_records_and_named_if_not(fake, settings):
+    reproduce("table1", dataclasses.replace(settings, worlds=(SECOND,)))
+    reproduce("table1", dataclasses.replace(settings, worlds=(FIRST,)))
+    text = page(settings, "table1")
+    assert re.findall("^## (.*)$", text, re.M) == [FIRST, SECOND]
+    third = next(name for name in WORLDS if name not in (FIRST, SECOND) and WORLDS[name].paper_dci)
+    assert f"- Not shown, since there are no records: {third}.\n" in text
+    reproduce("table1", dataclasses.replace(settings, worlds=(FIRST,), methods=("dusdi", "diayn")))
+    left = f"- Not shown, since there are no records: {third}; {SECOND} (diayn).\n"
+    assert left in page(settings, "table1")
+
+
+def test_a_failure_is_told_at_the_end_and_what_is_done_is_kept(fake, settings, capsys):
+    def fail(job):
+        raise ZeroDivisionError("no luck")
+
+    works = fake.scores["dci"]
+    fake.scores["dci"] = lambda job: fail(job) if "diayn" in job.name else works(job)
+    ours = dataclasses.replace(settings, progress=True, worlds=(FIRST,))
+    with pytest.raises(DusdiError, match=r"2 of 9 jobs failed; the first, dci gunner-2d-diayn-mc"):
+        reproduce("table1", ours)
+    assert len(fake.take()) == 9
+    assert "failed (dci: gunner-2d-diayn-mc-seed0): " in capsys.readouterr().err
+    assert not (settings.out / "table1.csv").exists()
+    fake.scores["dci"] = works
+    reproduce("table1", ours)
+    assert fake.take() == [f"dci {FIRST}-diayn-mc-seed{seed}" for seed in (0, 1)]
+
+
+def test_with_several_jobs_at_a_time_progress_is_told_in_lines(fake, settings, capsys):
+    ours = dataclasses.replace(settings, worlds=(FIRST,), seeds=1, progress=True)
+    reproduce("fig3", ours)
+    said = capsys.readouterr().err.splitlines()
+    assert [line.split(",")[0] for line in said] == ["1 of 2 done", "2 of 2 done"]
+    assert said[-1].endswith(f"(skills: {FIRST}-dusdi-decompose_q=False-seed0)")
+
+
+# --- tables of DCI ---
+
+
+def test_table1_has_means_over_seeds_beside_reference_and_paper(fake, settings):
+    reproduce("table1", settings)
+    text = page(settings, "table1")
+    mean = "0.550 ± 0.071"  # 0.5 and 0.6, which deviate by 0.1 / √2
+    assert row(text, "dusdi, skills to states") == [mean, mean, mean, "2"]
+    assert row(text, "scripted reference, states to skills") == ["0.900"] * 3 + [""]
+    assert row(text, "paper, dusdi") == ["0.864", "0.864", "0.897", ""]
+    assert WORLDS[SECOND].paper_note in text
+    frame = pd.read_csv(settings.out / "table1.csv")
+    assert len(frame) == 2 * (2 + 2 * 2 * 2)
+    assert frame[frame["method"] == "dusdi"]["seed"].tolist()[:4] == [0, 0, 1, 1]
+    records = {path.stem for path in (settings.out / "records").iterdir()}
+    assert set(frame["key"]) <= records
+
+
+def test_scores_that_were_not_measured_are_a_dash(fake, settings):
+    def half(job):
+        return dci_scores(0.5) | {"states to skills": dict.fromkeys(NAMES)}
+
+    fake.scores["dci"] = half
+    reproduce("table1", dataclasses.replace(settings, worlds=(FIRST,)))
+    assert row(page(settings, "table1"), "dusdi, states to skills") == ["–"] * 3 + ["2"]
+
+
+def test_more_than_four_methods_are_in_the_table_and_in_the_figure(fake, settings, monkeypatch):
+    drawn = []
+    monkeypatch.setattr("dusdi.report.style.save", lambda figure, path: drawn.append(figure))
+    names = [f"method {i}" for i in range(6)]
+    resolve = "dusdi.experiments.jobs.resolved_pretrain_json"
+    monkeypatch.setattr(resolve, lambda world, request: {"skill_length": 50, **request})
+    monkeypatch.setattr(WORLDS[FIRST], "paper_dci", dict.fromkeys(names, (0.1, 0.2, 0.3)))
+    ours = dataclasses.replace(settings, worlds=(FIRST,), seeds=1)
+    reproduce("table1", ours)
+    text = page(settings, "table1")
+    assert all(row(text, f"{name}, skills to states")[0] == "0.500" for name in names)
+    legend = {label.get_text() for label in drawn[0].legends[0].get_texts()}
+    assert legend == {*names, "scripted reference", "paper"}
+    assert all(len(axes.patches) == 6 * 3 for axes in drawn[0].axes)
+
+
+def test_more_factors_are_measured_in_larger_worlds(fake, settings):
+    larger = next(name for name in WORLDS if WORLDS[name].larger)
+    reproduce("more-factors", dataclasses.replace(settings, worlds=(larger,), seeds=1))
+    places = re.findall("^## (.*)$", page(settings, "more-factors"), re.M)
+    options = [
+        f"{k}={v}" for larger_options in WORLDS[larger].larger for k, v in larger_options.items()
+    ]
+    assert places == [f"{larger} {option}" for option in options]
+    assert "paper, dusdi" not in page(settings, "more-factors")
+
+
+# --- what a page says of where it comes from ---
+
+
+def test_parts_of_different_commits_are_told(fake, settings):
+    reproduce("table1", dataclasses.replace(settings, seeds=1))
+    assert "Mixed" not in page(settings, "table1")
+    fake.commit = "bbb"
+    reproduce("table1", settings)
+    text = page(settings, "table1")
+    assert "- Trained at commit aaa, bbb." in text
+    assert "- **Mixed commits**: parts of this were made by different code." in text
+
+
+def test_settings_in_which_compared_runs_differ_are_told(fake, settings, monkeypatch):
+    ours = dataclasses.replace(settings, worlds=(FIRST,), seeds=1)
+    reproduce("fig3", ours)
+    mixed = [line for line in page(settings, "fig3").splitlines() if "Mixed" in line]
+    said = "decompose_q True (with Q decomposition), False (without)."
+    assert mixed == [f"- **Mixed settings** in {FIRST}: {said}"]
+
+
+# --- figures of tasks ---
+
+
+def fig4(settings, **changes):
+    reproduce(
+        "fig4", dataclasses.replace(settings, worlds=(), tasks=(f"{FIRST}/limited",), **changes)
+    )
+    return page(settings, "fig4")
+
+
+def test_fig4_measures_from_each_methods_own_floor(fake, settings):
+    def scores(job):
+        floors = {"dusdi": 1.0, "diayn": -3.0}
+        method = next((name for name in floors if f"-{name}-ppo" in job.name), None)
+        return {"return": 5.0, "random_skills": floors.get(method), "scripted_expert": 9.0}
+
+    fake.scores["return"] = scores
+    text = fig4(settings, methods=("dusdi", "diayn", "sac"))
+    assert "Scripted expert 9.0." in text
+    # (5 − 1) / (9 − 1) and (5 + 3) / (9 + 3); soft actor-critic has no skills to choose at random
+    assert row(text, "dusdi")[:3] == ["5.0 ± 0.0", "1.0 ± 0.0", "50%"]
+    assert row(text, "diayn")[:3] == ["5.0 ± 0.0", "-3.0 ± 0.0", "67%"]
+    assert row(text, "sac")[:3] == ["5.0 ± 0.0", "–", "–"]
+    finals = pd.read_csv(settings.out / "fig4-final.csv")
+    assert finals.groupby("method", sort=False).size().to_dict() == {
+        "dusdi": 2,
+        "diayn": 2,
+        "sac": 2,
+    }
+
+
+def test_fig4_compares_learning_on_common_steps(fake, settings):
+    def curve(job):
+        if "sac" in job.name:
+            return {"step": [20, 40], "return": [2.0, 8.0]}
+        return {"step": [10, 20, 30], "return": [0.0, 4.0, 2.0]}
+
+    fake.curve = lambda job: {**curve(job), "accuracy": [0.0] * len(curve(job)["step"])}
+    text = fig4(settings, methods=("dusdi", "sac"))
+    # Up to step 30: (0 + 4 + 2) / 3, and (2 · 20 + 8 · 10) / 30
+    assert row(text, "dusdi")[3] == "2.0 ± 0.0"
+    assert row(text, "sac")[3] == "4.0 ± 0.0"
+    assert row(text, "dusdi")[5] == "20"  # first reaches 2, where it ends, at step 20
+    assert row(text, "sac")[5] == "20"
+
+
+def test_fig4_survives_curves_without_an_episode(fake, settings):
+    empty = {"step": [], "return": [], "accuracy": []}
+    full = {"step": [10], "return": [1.0], "accuracy": [0.5]}
+    fake.curve = lambda job: empty if "-dusdi-ppo" in job.name else full
+    text = fig4(settings, methods=("dusdi", "sac"))
+    assert row(text, "dusdi")[3:] == ["–", "2", "–"]
+    assert row(text, "sac")[3:] == ["1.0 ± 0.0", "2", "–"]
+    fake.curve = lambda job: empty
+    text = fig4(settings, methods=("dusdi", "sac"), task_fields={"steps": 9_600})
+    assert row(text, "sac")[3:] == ["–", "2", "–"]
+
+
+def test_fig4_without_a_scripted_expert_has_no_share(fake, settings):
+    ends = {"return": 5.0, "random_skills": 1.0, "scripted_expert": None}
+    fake.scores["return"] = lambda job: ends
+    text = fig4(settings, methods=("dusdi",))
+    assert "There is no scripted expert." in text and row(text, "dusdi")[2] == "–"
+
+
+def test_fig6_compares_both_policy_gradients(fake, settings):
+    reproduce("fig6", dataclasses.replace(settings, worlds=(), seeds=1))
+    assert row(page(settings, "fig6"), "dusdi + cpg")[0] == "5.0"
+    done = fake.take()
+    assert len([name for name in done if name.startswith("skills")]) == 1
+    assert len([name for name in done if "-cpg-" in name]) == 4
+
+
+# --- figure 3 and the ablation ---
+
+
+def test_fig3_tells_the_median_of_steps_to_a_level(fake, settings):
+    def curve(job):
+        slow = "seed1" in job.name or "False" in job.name
+        return {"step": [10, 20], "accuracy": [0.4, 0.45 if slow else 0.6], "return": [0, 0]}
+
+    fake.curve = curve
+    reproduce("fig3", dataclasses.replace(settings, worlds=(FIRST,), seeds=3))
+    text = page(settings, "fig3")
+    lines = [line for line in text.splitlines() if line.startswith(f"| {FIRST}")]
+    assert "| 0.550 ± 0.087 | 20 (2 of 3) | 20 |" in lines[0]
+    assert "| 0.450 ± 0.000 | never (0 of 3) | 20 |" in lines[1]
+    assert len(pd.read_csv(settings.out / "fig3.csv")) == 2 * 3 * 2
+
+
+def test_the_ablation_tells_differences_to_the_preset_of_the_same_seed(fake, settings, monkeypatch):
+    decisions = {"other alpha": {"alpha": 0.5}, "as it is": {"num_envs": 16}}
+    monkeypatch.setattr(ablation, "DECISIONS", decisions)
+    scores = {"dusdi-seed100": 0.9, "dusdi-seed101": 0.8}
+    scores |= {"dusdi-alpha=0.5-seed100": 0.7, "dusdi-alpha=0.5-seed101": 0.7}
+    fake.scores["dci"] = lambda job: dci_scores(scores[job.name.removeprefix(f"{FIRST}-")])
+    reproduce("ablation", dataclasses.replace(settings, worlds=(FIRST,)))
+    text = page(settings, "ablation")
+    assert row(text, "debug")[0] == "0.850 ± 0.071"
+    # The differences are −0.2 and −0.1.
+    assert row(text, "other alpha")[0] == "-0.150 ± 0.071"
+    assert "as it is" not in text  # the preset has that number already
+    assert "seeds 100 to 101" in text
+
+
+def test_every_decision_of_the_ablation_is_possible_and_changes_some_world(settings):
+    cells = ablation.cells(dataclasses.replace(settings, preset="fast", worlds=(), seeds=1))
+    labels = {cell.labels["method"] for cell in cells}
+    assert labels == {"fast", *ablation.DECISIONS}
+
+
+# --- mistakes ---
+
+
+def test_the_command_explains_mistakes(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+    def said(*words):
+        assert main(["reproduce", *words, "--out", str(tmp_path)]) == 2
+        return capsys.readouterr().err
+
+    assert "did you mean table1" in said("table9")
+    assert "seeds must be at least 1" in said("fig3", "--seeds", "0")
+    assert "are random" in said("fig3", "--steps", "10000")
+    assert "evaluation_steps must be at least 2,000" in said("table1", "--evaluation-steps", "100")
+    assert "jobs must be at least 1" in said("table1", "--jobs", "0")
+    assert "did you mean household" in said("table1", "--worlds", "houshold")
+    assert "nothing to do with these worlds" in said("fig3", "--worlds", "walker")
+    assert "did you mean dusdi" in said("table1", "--methods", "dusd")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_without_pandas_the_command_to_install_it_is_told(settings, monkeypatch):
+    for name in ("table1", "dci_table", "results"):
+        monkeypatch.delitem(sys.modules, f"dusdi.experiments.{name}", raising=False)
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(UsageError, match=r"pip install 'dusdi\[reproduce\]'"):
+        reproduce("table1", settings)
+
+
+def test_nothing_is_nan_in_a_page(fake, settings):
+    for name in ("table1", "fig3"):
+        reproduce(name, settings)
+        assert not re.search(r"\bnan\b|\bNone\b", page(settings, name))
