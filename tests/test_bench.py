@@ -1,74 +1,129 @@
 """The benchmarks run and write what they promise; times are not tested."""
 
-import importlib.util
 import json
+import sys
 from pathlib import Path
 
+import jax
+import jax.numpy as jnp
 import pytest
 
 pytest.importorskip("mpe2", reason="needs mpe2, which is only installed for tests")
-BENCH = Path(__file__).parent.parent / "bench" / "bench.py"
+sys.path.insert(0, str(Path(__file__).parent.parent))  # bench/ is not installed
+
+from bench import training, updates
+from bench.__main__ import BENCHMARKS, main
+from bench.timing import Chained, Times, repeated
+from bench.trainers import trainer_for
+from dusdi.envs.particle import MultiParticle
 
 
-@pytest.fixture(scope="module")
-def bench():
-    spec = importlib.util.spec_from_file_location("bench", BENCH)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-def test_results_are_merged_by_benchmark_with_commit_and_settings(bench, tmp_path, capsys):
+def test_results_are_merged_by_benchmark_with_commit_and_settings(tmp_path, capsys):
     out = tmp_path / "results.json"
     out.write_text('{"other": {"numbers": {}}}')
-    bench.main(["--only", "environment", "--quick", "--out", str(out)])
+    main(["--only", "environment", "--quick", "--out", str(out)])
     results = json.loads(out.read_text())
     assert set(results) == {"other", "environment"}
     result = results["environment"]
     assert set(result) == {"numbers", "settings", "quick", "made_with", "seconds"}
-    assert (
-        result["quick"] and result["settings"]["agents"] == 10 and "commit" in result["made_with"]
-    )
+    assert result["quick"] and "commit" in result["made_with"]
+    assert result["settings"] == {"agents": 10, "num_envs": 256}
     assert all(value > 0 for value in result["numbers"].values())
     assert "ours times as fast" in capsys.readouterr().out
 
 
-def test_learning_is_timed_until_it_gets_there(bench):
-    numbers, settings = bench.bench_learning(quick=True)
-    assert (
-        numbers["after_accuracy_then"] >= settings["accuracy"]
-        and numbers["time_ratio_per_update"] > 0
-    )
-    assert (
-        settings["before"]["skill_input"] == "concat" and settings["after"]["skill_input"] == "gate"
-    )
+def test_learning_is_timed_until_the_accuracy_is_reached():
+    numbers, settings = BENCHMARKS["learning"](True)
+    assert numbers["fast_accuracy"] >= settings["accuracy"]
+    assert numbers["time_ratio_per_update"] > 0
+    assert settings["plain"]["skill_input"] == "concat"
+    assert settings["fast"]["skill_input"] == "gate"
 
 
-def test_unknown_benchmark_is_refused_by_name(bench, capsys):
+def test_a_single_action_is_timed_against_a_plain_network():
+    numbers, _ = BENCHMARKS["act"](True)
+    assert numbers["gunner-2d_act_microseconds"] > numbers["gunner-2d_numpy_mlp_microseconds"] > 0
+    assert numbers["gunner-2d_act_over_numpy_mlp"] > 1
+
+
+def test_compilation_is_timed_for_each_number_of_updates(monkeypatch):
+    seconds = iter([2.0, 5.0])
+    monkeypatch.setattr(training, "compile_seconds", lambda function, shapes: next(seconds))
+    numbers, settings = BENCHMARKS["compile"](True)
+    assert numbers == {
+        "1_updates_seconds": 2.0,
+        "2_updates_seconds": 5.0,
+        "2_updates_over_1": 2.5,
+    }
+    for count, config in settings.items():
+        assert config["num_envs"] // config["steps_per_update"] == int(count)
+
+
+def test_compilation_is_timed_without_the_cache():
+    before = jax.config.jax_enable_compilation_cache
+    used = []
+
+    def function(x):
+        used.append(jax.config.jax_enable_compilation_cache)
+        return x + 1
+
+    assert training.compile_seconds(jax.jit(function), jnp.zeros(3)) > 0
+    assert used == [False]
+    assert jax.config.jax_enable_compilation_cache == before
+
+
+def test_unknown_benchmark_is_refused_by_name(capsys):
     with pytest.raises(SystemExit):
-        bench.main(["--only", "speed"])
+        main(["--only", "speed"])
     assert "'speed'" in capsys.readouterr().err
 
 
-def test_ratio_is_the_median_of_the_rounds_own_ratios(bench):
-    times = bench.Times(["a", "b"])
+def test_ratio_is_the_median_of_the_ratios_of_all_rounds():
+    times = Times(["a", "b"])
     times.wall = {"a": [1.0, 30.0, 2.0], "b": [2.0, 10.0, 1.0]}  # ratios 0.5, 3, 2
     assert times.ratio("a", "b") == 2.0 and times.seconds("a") == 2.0
 
 
-def test_flops_of_an_update_are_those_counted_by_hand(bench):
-    trainer, _ = bench.trainer_for(
-        bench.MultiParticle(2), "paper", actor_hidden=(3, 5), critic_hidden=(3, 5), discriminator_hidden=(3, 5),
-        penalty_hidden=(3, 5), batch_size=4, num_envs=4, replay_capacity=8,
-    )  # fmt: skip
-    # D = 14, A = 10, two components of 5 values; 4 discriminators that see one entry each, 6 critics (with the entropy's)
-    first, rest = 4 * 1 * 3, 4 * (3 * 5 + 5 * 5)
+def test_calls_are_chained_or_repeated():
+    run = Chained(lambda state: state + 1, 3)
+    run()
+    run()
+    assert run.state == 5
+    calls = []
+    repeated(calls.append, 3, "x")()
+    assert calls == ["x", "x", "x"]
+
+
+def test_times_over_a_run_weigh_the_updates_before_and_after_inputs_are_dropped():
+    """4 factors: 3/4 of the updates take 8 s and 1/4 take 4 s, which makes 7 s for 2 updates."""
+    times = Times(["2_factors", "4_factors", "4_factors_limited"])
+    times.wall = {"2_factors": [2.0], "4_factors": [8.0], "4_factors_limited": [4.0]}
+    shares = {"2_factors": 1.0, "4_factors": 0.75, "4_factors_limited": 0.25}
+    numbers = updates.factor_numbers(times, shares, {2: 5.0, 4: 10.0}, updates=2)
+    assert numbers["4_factors_milliseconds"] == 3_500.0
+    assert numbers["4_factors_time_ratio"] == 3.5
+    assert numbers["4_factors_time_ratio_per_factor"] == 1.75
+    assert numbers["4_factors_weights_ratio"] == 2.0
+    assert numbers["4_factors_limited_time_ratio"] == 0.5
+
+
+def test_flops_of_an_update_are_those_counted_by_hand():
+    """D = 14, A = 10 and two components of 5 values.
+
+    There are 4 discriminators that see one entry each, and 6 critics (with the entropy's).
+    """
+    hidden = dict.fromkeys(updates.HIDDEN, (3, 5))
+    sizes = {"batch_size": 4, "num_envs": 4, "replay_capacity": 8}
+    trainer, _ = trainer_for(MultiParticle(2), "paper", **hidden, **sizes)
+    first = 4 * 1 * 3
+    rest = 4 * (3 * 5 + 5 * 5)
     discriminators = 2 * (first + rest) + first + 2 * rest
-    first, rest = (14 + 10) * 3, 3 * 5 + 5 * 20
+    first = (14 + 10) * 3
+    rest = 3 * 5 + 5 * 20
     actor = 2 * (first + rest) + first + 2 * rest
-    first, rest, by_action = 6 * (14 + 10 + 10) * 3, 6 * (3 * 5 + 5 * 1), 6 * 10 * 3
+    first = 6 * (14 + 10 + 10) * 3
+    rest = 6 * (3 * 5 + 5 * 1)
+    by_action = 6 * 10 * 3
     critics = 3 * (first + rest) + first + 2 * rest + rest + by_action
-    assert bench.update_flops(trainer.learner, trainer.init()) == 2 * 4 * (
-        discriminators + actor + critics
-    )
+    expected = 2 * 4 * (discriminators + actor + critics)
+    assert updates.update_flops(trainer.learner, trainer.init()) == expected

@@ -24,7 +24,7 @@ run("envs")
 run("pretrain", "gunner-2d", *debug, "--steps", "640", "--out", "g")
 run("pretrain", "multi-particle", *debug, "--steps", "640", "--out", "p", "--seeds", "2")
 run("pretrain", "gunner-2d", *debug, "--steps", "640", "--method", "diayn", "--out", "d")
-run("pretrain", "gunner-2d", *debug, "--steps", "640", "--skill-kind", "continuous", "--out", "c")
+run("pretrain", "gunner-2d", *debug, "--steps", "630", "--skill-kind", "continuous", "--out", "c")
 run("downstream", "g", "gunner-2d/unlimited", *debug, "--steps", "4000", "--out", "t1")
 run("downstream", "p", "multi-particle/food-poison-easy", *debug, "--steps", "4000", "--out", "t2")
 run("evaluate", "g", "--steps", "2000")
@@ -56,7 +56,8 @@ def test_every_command_works_in_a_terminal(tmp_path, width, colour):
     # a row of the table of components
     assert re.search(r"^agent position +[\d.]+ +[\d.]+ +-?[\d.]+$", text, re.M), text
     assert re.search(r"^station 0 +-?[\d.]+$", text, re.M), text  # a return for each channel
-    assert "did you mean --alpha" in text
+    assert "630 steps are rounded up to 640" in text
+    assert "did you mean --alpha" in text and "--help" in text  # words stay whole
 
 
 def long_run(folder, *options):
