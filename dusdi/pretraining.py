@@ -11,8 +11,8 @@ from dusdi.envs import as_world
 from dusdi.envs.base import World
 from dusdi.methods import method_name
 from dusdi.methods.base import Method
-from dusdi.resolve import PretrainSettings, resolve_pretrain
-from dusdi.resume import find_previous
+from dusdi.resolve import PretrainSettings, Resolved, resolve_pretrain
+from dusdi.resume import find_previous, settings_of
 from dusdi.run import describe_run, locked
 from dusdi.skill_space import idle_components
 from dusdi.skills import Skills
@@ -50,16 +50,16 @@ def pretrain(
     if method is not None:
         words["method"] = method_name(method)
 
-    def new_settings() -> PretrainSettings:
+    def resolve() -> Resolved:
         chosen = words.get("method", "dusdi")
-        return resolve_pretrain(world, chosen, words.get("preset", "fast"), fields).settings
+        return resolve_pretrain(world, chosen, words.get("preset", "fast"), fields)
 
-    return run_sac(world, new_settings, fields, words, out=out, resume=resume, progress=progress)
+    return run_sac(world, resolve, fields, words, out=out, resume=resume, progress=progress)
 
 
 def run_sac(
     world: World,
-    new_settings: Callable[[], PretrainSettings],
+    resolve: Callable[[], Resolved],
     fields: Mapping[str, Any],
     words: Mapping[str, str],
     *,
@@ -73,7 +73,7 @@ def run_sac(
 
     Args:
       world: to learn in.
-      new_settings: gives those of a new run.
+      resolve: gives the settings of a new run.
       fields: settings that the user named, which must not contradict a run that is resumed.
       words: the method and preset that the user named.
       out: the run's folder.
@@ -86,14 +86,14 @@ def run_sac(
     with locked(folder):
         options: dict[str, Any] = {"resume": resume, "origin": origin}
         previous = find_previous(folder, world.spec, PretrainSettings, fields, words, **options)
-        settings = previous.settings if previous else new_settings()
+        settings, origins = settings_of(previous, resolve)
         trainer = make_trainer(world, settings)
         try:
             method = trainer.learner.method
             kind = "skills" if len(method.skill_space) else "flat"
             before = previous.description if previous else None
             space = {"skill_space": method.skill_space.to_json()}
-            description = describe_run(kind, world.spec, settings, before, origin) | space
+            description = describe_run(kind, world.spec, settings, origins, before, origin) | space
             state = first_or_saved_state(trainer, previous)
             if previous and previous.found:
                 description["seconds"] = previous.description.get("seconds", 0.0)

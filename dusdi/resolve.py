@@ -26,6 +26,8 @@ from dusdi.settings import (
     TaskRunSettings,
 )
 
+DEFAULT = "default"  # where a value comes from that nobody changed
+USER = "you"
 AGENTS = ("ppo", "cpg", "sac")  # that learn tasks: two over skills, the last one flat
 
 
@@ -203,7 +205,7 @@ def resolve_pretrain(
         layers.append(Layer(f"{found.name}'s preset {base}", found.presets.get(base, {})))
     if not found.learns_task:
         layers.append(Layer(f"world {world.spec.name}", world.presets.get(preset, {})))
-    layers += [*more, Layer("you", fields or {}, strict=True)]
+    layers += [*more, Layer(USER, fields or {}, strict=True)]
     values, origins = _stacked(pretrain_groups(found), layers)
     settings = PretrainSettings(method=name, preset=preset, **values)  # type: ignore[arg-type]
     return Resolved(settings, origins)
@@ -226,7 +228,7 @@ def resolve_downstream(
     if agent == "sac":
         return resolve_pretrain(task, "sac", preset, fields, more=[own, *more])
     layers = [Layer(f"preset {base}", PPO_PRESETS[base]) for base in inherited(preset)]
-    layers += [own, *more, Layer("you", fields or {}, strict=True)]
+    layers += [own, *more, Layer(USER, fields or {}, strict=True)]
     values, origins = _stacked(DOWNSTREAM_GROUPS, layers)
     return Resolved(DownstreamSettings(agent=agent, preset=preset, **values), origins)  # type: ignore[arg-type]
 
@@ -242,7 +244,7 @@ def _stacked(
     """The groups with the values of all layers, later ones first, and where each comes from."""
     home = {name: group for group, kind in groups.items() for name in kind.fields()}
     values: dict[str, dict[str, Any]] = {group: {} for group in groups}
-    origins = dict.fromkeys(home, "default")
+    origins = dict.fromkeys(home, DEFAULT)
     for layer in layers:
         for name, value in layer.values.items():
             if name in home:

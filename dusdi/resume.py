@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from dusdi import checkpoint
 from dusdi.checkpoint import Checkpoint
 from dusdi.errors import CheckpointError, UsageError
-from dusdi.resolve import changed
+from dusdi.resolve import DEFAULT, Resolved, changed
 from dusdi.types import WorldSpec, difference
 
 #: Settings that may change when a run is resumed: it can be made longer.
@@ -32,6 +32,16 @@ class Previous(NamedTuple):
     settings: Any
     description: dict[str, Any]
     found: Checkpoint | None
+
+
+def settings_of(
+    previous: Previous | None, resolve: Callable[[], Resolved]
+) -> tuple[Any, dict[str, str]]:
+    """The settings of a run that is resumed or new, and where those that differ come from."""
+    if previous:
+        return previous.settings, dict(previous.description.get("origins") or {})
+    settings, origins = resolve()
+    return settings, {name: origin for name, origin in origins.items() if origin != DEFAULT}
 
 
 def find_previous(

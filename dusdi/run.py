@@ -45,6 +45,7 @@ def describe_run(
     kind: str,
     spec: WorldSpec,
     settings: Any,
+    origins: Mapping[str, str],
     before: Mapping[str, Any] | None = None,
     origin: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
@@ -54,6 +55,7 @@ def describe_run(
       kind: "skills", "flat" or "hierarchy".
       spec: its world or task.
       settings: of the run.
+      origins: where settings that are not defaults come from.
       before: the description of the run that goes on, if it is not new.
       origin: what else it builds on: `skills`, or the policy that it `start`s from.
     """
@@ -62,6 +64,7 @@ def describe_run(
         "id": before.get("id") or uuid.uuid4().hex,
         "kind": kind,
         "settings": settings.to_json(),
+        "origins": dict(origins),
         "world": spec.to_json(),
         "made_with": with_current(before.get("made_with")),
         **(origin or {}),

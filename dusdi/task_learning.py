@@ -13,8 +13,8 @@ from dusdi.fine_tuning import actor_settings, start_from
 from dusdi.hierarchy import check_fit, check_setting
 from dusdi.high_level import make_high_level_trainer
 from dusdi.pretraining import run_sac
-from dusdi.resolve import AGENTS, DownstreamSettings, Layer, resolve_downstream
-from dusdi.resume import find_previous
+from dusdi.resolve import AGENTS, DownstreamSettings, Layer, Resolved, resolve_downstream
+from dusdi.resume import find_previous, settings_of
 from dusdi.run import describe_run, locked
 from dusdi.skills import Skills, load
 from dusdi.tasks import as_task
@@ -80,14 +80,14 @@ def _learn_to_choose(
     with locked(out):
         options: dict[str, Any] = {"resume": resume, "origin": origin}
         previous = find_previous(out, task.spec, DownstreamSettings, fields, words, **options)
-        if previous:
-            settings = previous.settings
-        else:
-            settings = resolve_downstream(task, agent, words.get("preset", "fast"), fields).settings
+        preset = words.get("preset", "fast")
+        settings, origins = settings_of(
+            previous, lambda: resolve_downstream(task, agent, preset, fields)
+        )
         trainer = make_high_level_trainer(task, skills, settings)
         try:
             before = previous.description if previous else None
-            description = describe_run("hierarchy", task.spec, settings, before, origin)
+            description = describe_run("hierarchy", task.spec, settings, origins, before, origin)
             state = first_or_saved_state(trainer, previous)
             if previous and previous.found:
                 description["seconds"] = previous.description.get("seconds", 0.0)
@@ -135,12 +135,12 @@ def _learn_flat(
         origin = {"start": describe_skills(policy)}
         layers = [Layer("the policy it starts from", actor_settings(policy))]
 
-    def new_settings() -> Any:
-        return resolve_downstream(task, "sac", preset or "fast", fields, more=layers).settings
+    def resolve() -> Resolved:
+        return resolve_downstream(task, "sac", preset or "fast", fields, more=layers)
 
     learned = run_sac(
         task,
-        new_settings,
+        resolve,
         fields,
         words,
         out=out,

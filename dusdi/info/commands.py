@@ -49,7 +49,7 @@ def _resume_pretraining(run: RunInfo) -> str:
 def _resume_task(run: RunInfo) -> str:
     place = run.description["world"]["name"] if _is_known(run) else OWN_WORLD
     skills = OWN_SKILLS if {"skills", "start"} & set(run.description) else "scratch"
-    agent = run.config.get("agent", "sac")
+    agent = run.settings.get("agent", "sac")
     folder = shlex.quote(str(run.folder))
     return f"dusdi downstream {skills} {place} --agent {agent} --out {folder} --resume"
 

@@ -10,16 +10,17 @@ from typing import Any
 
 from dusdi.info.commands import next_commands
 from dusdi.info.settings import (
-    chance_accuracy,
     changed_settings,
     component_order,
     factor_texts,
+    flat_settings,
     is_description,
+    skill_space,
 )
 from dusdi.metrics.dci import NAMES
-from dusdi.types import idle_components
+from dusdi.skill_space import idle_components
 
-SCORES = (*NAMES, "return", "random_skills", "hand_written")
+SCORES = (*NAMES, "return", "random_skills", "scripted_reference")
 WHEN = ("step", "seed", "seconds")  # the columns of progress.csv that are not metrics
 
 
@@ -29,7 +30,7 @@ class RunInfo:
 
     Attributes:
       folder: where it is.
-      description: config, world and versions, by config.json or else by its newest checkpoint.
+      description: settings, world and versions, by config.json or its newest checkpoint.
       step: of its newest checkpoint, or of the last row of progress.csv.
       seconds: of training until then.
       rows: progress.csv, a dictionary of numbers for each seed and log point.
@@ -50,22 +51,23 @@ class RunInfo:
     problems: list[str] = field(default_factory=list)
 
     @property
-    def config(self) -> Mapping[str, Any]:
-        return self.description["config"]
+    def settings(self) -> dict[str, Any]:
+        """The settings by name, without their groups."""
+        return flat_settings(self.description)
 
     @property
     def is_task(self) -> bool:
         """Whether the run solves a task; if not, it discovers skills."""
-        return "skills" in self.description or self.config.get("method") == "extrinsic"
+        return self.description.get("kind") in ("flat", "hierarchy")
 
     @property
     def method(self) -> str:
         """The method, or the agent and the method of the skills that it chooses from."""
-        if "agent" not in self.config:
-            return "sac" if self.is_task else str(self.config.get("method"))
+        if "agent" not in self.settings:
+            return str(self.settings.get("method"))
         skills: Any = self.description.get("skills")
-        over = f" over {skills['config'].get('method')}" if is_description(skills) else ""
-        return f"{self.config['agent']}{over}"
+        over = f" over {skills['settings'].get('method')}" if is_description(skills) else ""
+        return f"{self.settings['agent']}{over}"
 
     @property
     def world(self) -> str:
@@ -77,7 +79,7 @@ class RunInfo:
     @property
     def steps(self) -> int:
         """How many steps it is to have."""
-        return self.config["steps"]
+        return self.settings["steps"]
 
     @property
     def rate(self) -> float:
@@ -119,19 +121,23 @@ class RunInfo:
         return [row for row in self.rows if self.metric and math.isfinite(row[self.metric])]
 
     @property
-    def changes(self) -> dict[str, tuple[Any, Any]]:
-        """The settings that are not the preset's in this world: the run's and the preset's."""
+    def changes(self) -> dict[str, Any]:
+        """The settings that the user chose."""
         return changed_settings(self.description)
 
     @property
     def chance(self) -> float | None:
-        """The accuracy of guessing the value of a component; None if that is not known."""
-        return chance_accuracy(self.description)
+        """What the headline metric is for discriminators that know nothing, if that is known."""
+        space = skill_space(self.description)
+        chances = {(part.score_name, part.chance) for part in space.spaces} if space else set()
+        name, chance = chances.pop() if len(chances) == 1 else ("", None)
+        return chance if name == self.metric else None
 
     @property
     def at_chance(self) -> list[str]:
         """The components that discriminators could hardly predict when metrics were last logged."""
-        return list(idle_components(self.last_metrics, self.chance))
+        space = skill_space(self.description)
+        return list(idle_components(space, self.last_metrics)) if space else []
 
     def score(self, name: str) -> float | None:
         """A number that was measured; None if it was not."""
@@ -163,23 +169,26 @@ class RunInfo:
         return [(heading, text) for heading, text in found if text]
 
     def _what_it_is(self) -> list[tuple[str, str]]:
-        config = self.config
-        more = config.get("seeds", 1) - 1
-        changes = [f"{name} {ours} ({theirs})" for name, (ours, theirs) in self.changes.items()]
+        settings = self.settings
+        more = settings.get("seeds", 1) - 1
+        changes = [f"{name} {value}" for name, value in self.changes.items()]
+        space = skill_space(self.description)
         return [
             ("run", str(self.folder)),
             ("kind", "solution of a task" if self.is_task else "skills"),
             ("task" if self.is_task else "world", self.world),
             ("factors", ", ".join(factor_texts(self.description))),
             ("method", self.method),
-            ("preset", str(config.get("preset"))),
+            ("skill", str(space) if space and len(space) else ""),
+            ("preset", str(settings.get("preset"))),
             ("changed", ", ".join(changes)),
-            ("seed", f"{config.get('seed')}" + (f" and the {more} after it" if more else "")),
+            ("seed", f"{settings.get('seed')}" + (f" and the {more} after it" if more else "")),
         ]
 
     def _how_far_it_is(self) -> list[tuple[str, str]]:
-        made_with = self.description.get("made_with", {})
-        versions = [f"{name} {text}" for name, text in made_with.items() if text]
+        made_with = self.description.get("made_with") or [{}]
+        versions = [f"{name} {text}" for name, text in made_with[-1].items() if text]
+        before = [entry.get("commit") or "unknown" for entry in made_with[:-1]]
         logged = int(self.rows[-1]["step"]) if self.rows else 0
         return [
             ("state", "a process is training it now" if self.running else ""),
@@ -187,6 +196,7 @@ class RunInfo:
             ("rate", f"{self.rate:,.0f} steps/s"),
             ("logged", f"until step {logged:,}" if logged > self.step else ""),
             ("made with", ", ".join(versions)),
+            ("begun with", f"commit {', '.join(before)}" if before else ""),
         ]
 
     def _what_it_reached(self) -> list[tuple[str, str]]:
@@ -200,7 +210,6 @@ class RunInfo:
         ]
 
     def to_json(self) -> dict[str, Any]:
-        changes = self.changes.items()
         return {
             "folder": str(self.folder),
             "kind": "task" if self.is_task else "skills",
@@ -211,7 +220,7 @@ class RunInfo:
             "running": self.running,
             "seconds": self.seconds,
             "steps_per_second": None if math.isnan(self.rate) else self.rate,
-            "changes": {name: {"run": ours, "preset": theirs} for name, (ours, theirs) in changes},
+            "changes": self.changes,
             "metrics": [_finite(row) for row in self.last_rows],
             "at_chance": self.at_chance,
             "scores": dict(self.scores) or None,
