@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -24,7 +23,7 @@ from bench.timing import Result
 from bench.training import compile_time, training
 from bench.updates import factors, update
 from bench.worlds import environment, physics
-from dusdi.run import provenance
+from dusdi.provenance import provenance
 
 FOLDER = Path(__file__).parent
 BENCHMARKS: dict[str, Callable[[bool], Result]] = {
@@ -81,7 +80,7 @@ def measure(name: str, quick: bool) -> dict[str, Any]:
         "numbers": result.numbers,
         "settings": result.settings,
         "quick": quick,
-        "made_with": provenance() | {"cores": os.cpu_count()},
+        "made_with": provenance(),
         "seconds": round(time.monotonic() - began, 1),
     }
 

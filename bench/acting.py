@@ -12,9 +12,9 @@ import numpy as np
 import dusdi
 from bench.timing import Chained, Result, repeated, time_in_turns
 from bench.trainers import untrained_skills
-from dusdi.config import PPOConfig, configure
-from dusdi.policy import Skills
-from dusdi.task_learning import GraphHighTrainer
+from dusdi.high_level import CompiledHighLevelTrainer
+from dusdi.resolve import DownstreamSettings, resolve_downstream
+from dusdi.skills import Skills
 
 
 def act(quick: bool) -> Result:
@@ -24,7 +24,7 @@ def act(quick: bool) -> Result:
     settings = {}
     for name in ("gunner-2d",) if quick else ("gunner-2d", "multi-particle"):
         skills = untrained_skills(dusdi.make(name), "debug" if quick else "fast")
-        settings[name] = skills.config.to_json()
+        settings[name] = skills.settings
         observation = np.zeros(skills.spec.observation_size, np.float32)
         skill = skills.sample_skills(1)[0]
         sides = {
@@ -41,7 +41,7 @@ def act(quick: bool) -> Result:
 def numpy_mlp(skills: Skills) -> Callable[[np.ndarray], np.ndarray]:
     """A forward pass that ends at actions, through layers as wide as the actor's."""
     spec = skills.spec
-    widths = [spec.observation_size, *skills.config.actor_hidden, spec.action_size]
+    widths = [spec.observation_size, *skills.settings["networks"]["actor_hidden"], spec.action_size]
     rng = np.random.default_rng(0)
     layers = [rng.normal(size=pair).astype(np.float32) for pair in pairwise(widths)]
 
@@ -56,26 +56,28 @@ def numpy_mlp(skills: Skills) -> Callable[[np.ndarray], np.ndarray]:
 def hierarchy(quick: bool) -> Result:
     """Low-level steps per second of downstream learning: ours, and Stable-Baselines3's PPO."""
     task = dusdi.make_task("multi-particle/food-poison-hard")
-    config = configure("debug" if quick else "fast", {}, {}, PPOConfig)
+    config = resolve_downstream(task, preset="debug" if quick else "fast").settings
     numbers: dict[str, float] = {}
     settings = {}
     for preset in ("debug",) if quick else ("paper", "fast"):
         skills = untrained_skills(task.world, preset)
         rates = hierarchy_rates(task, skills, config, rounds=2 if quick else 5)
         numbers |= {f"{preset}_actor_{name}": value for name, value in rates.items()}
-        settings[preset] = {"skills": skills.config.to_json(), "downstream": config.to_json()}
+        settings[preset] = {"skills": skills.settings, "downstream": config.to_json()}
     return Result(numbers, settings)
 
 
-def hierarchy_rates(task: Any, skills: Skills, config: PPOConfig, rounds: int) -> dict[str, float]:
+def hierarchy_rates(
+    task: Any, skills: Skills, config: DownstreamSettings, rounds: int
+) -> dict[str, float]:
     """Rates of our PPO, of our vector environment alone, and of Stable-Baselines3's PPO on it."""
     from stable_baselines3 import PPO
     from stable_baselines3.common.env_util import make_vec_env
 
     decisions = 80
     num_envs = 256
-    length = skills.config.skill_length
-    trainer = GraphHighTrainer(task, skills, config)
+    length = skills.skill_length
+    trainer = CompiledHighLevelTrainer(task, skills, config)
     envs = make_vec_env(lambda: dusdi.SkillEnv(task, skills), n_envs=4)
     theirs = PPO("MlpPolicy", envs, n_steps=20, batch_size=40, device="cpu")
     vector = dusdi.SkillVectorEnv(task, skills, num_envs)

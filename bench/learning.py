@@ -17,16 +17,16 @@ from dusdi.envs.particle import MultiParticle
 #: Networks as one would write them first. They stay at chance for thousands of updates.
 PLAIN = dict(
     skill_input="concat",
-    actor_parts="whole",
+    additive_actor=False,
     input_gain=0.0,
     critic_skill="all",
     actor_hidden=(128, 128),
     critic_hidden=(128, 128),
     discriminator_hidden=(128, 128),
-    discriminator_bumps=0,
+    rbf_features=0,
     discriminator_decay=0.0,
-    elsewhere_weight=0.0,
-    reward_floor=0.0,
+    background_weight=0.0,
+    prior_mixture=0.0,
     discount=0.9,
     penalty_hidden=(128, 128),
 )

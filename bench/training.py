@@ -13,8 +13,8 @@ import numpy as np
 import dusdi
 from bench.timing import Chained, Result, repeated, time_in_turns
 from bench.trainers import after_random_steps, trainer_for, updates_only
-from dusdi.config import configure
-from dusdi.learner import HostTrainer, make_trainer
+from dusdi.resolve import resolve_pretrain
+from dusdi.trainers import HostSkillTrainer, make_trainer
 
 
 def training(quick: bool) -> Result:
@@ -33,7 +33,7 @@ def training(quick: bool) -> Result:
         }
         times = time_in_turns(sides, rounds=3 if quick else 7)
         rate = iterations / times.seconds("all")
-        numbers[f"{name}_steps_per_second"] = rate * config.num_envs
+        numbers[f"{name}_steps_per_second"] = rate * config.run.num_envs
         numbers[f"{name}_updates_per_second"] = rate * config.updates_per_iteration
         numbers[f"{name}_share_of_acting_and_world"] = 1 - times.ratio("updates", "all")
     return Result(numbers, settings)
@@ -42,13 +42,13 @@ def training(quick: bool) -> Result:
 def training_split(name: str, quick: bool) -> tuple[dict[str, float], dict[str, Any]]:
     """Training in a world on the host: its rate, and the shares of simulating and of updating."""
     world = dusdi.make(name)
-    config = configure("debug" if quick else "fast", world.presets, {})
+    config = resolve_pretrain(world, preset="debug" if quick else "fast").settings
     trainer = make_trainer(world, config)
-    assert isinstance(trainer, HostTrainer)
+    assert isinstance(trainer, HostSkillTrainer)
     iterations = 2 if quick else 20
     start = trainer.advance(trainer.restart(trainer.init()), trainer.random_iterations, True)
     updates = updates_only(trainer.learner, iterations)
-    actions = np.random.default_rng(0).uniform(-1, 1, (config.num_envs, world.spec.action_size))
+    actions = np.random.default_rng(0).uniform(-1, 1, (config.run.num_envs, world.spec.action_size))
     sides = {
         "updating": Chained(updates, jax.tree.map(jnp.copy, start)),
         "simulating": repeated(trainer.simulate, iterations, actions),
@@ -56,7 +56,7 @@ def training_split(name: str, quick: bool) -> tuple[dict[str, float], dict[str, 
     }
     times = time_in_turns(sides, rounds=3 if quick else 7)
     trainer.close()
-    steps = iterations * config.num_envs
+    steps = iterations * config.run.num_envs
     numbers = {f"{name}_training_steps_per_second": steps / times.seconds("training")}
     for side in ("simulating", "updating"):
         numbers[f"{name}_share_of_{side}"] = times.ratio(side, "training")
@@ -68,7 +68,7 @@ def compile_time(quick: bool) -> Result:
     counts = (1, 2) if quick else (1, 4, 16)
     preset = "debug" if quick else "fast"
     world = dusdi.make("gunner-2d")
-    num_envs = configure(preset, world.presets, {}).num_envs
+    num_envs = resolve_pretrain(world, preset=preset).settings.run.num_envs
     seconds = {}
     settings = {}
     for count in counts:

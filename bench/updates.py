@@ -27,8 +27,8 @@ def update(quick: bool) -> Result:
     fields = {"num_envs": 4, "steps_per_update": 4, **SMALL_REPLAY}
     if quick:
         fields |= dict.fromkeys(HIDDEN, (128, 128))
-    trainer, config = trainer_for(MultiParticle(), "paper", **fields)
-    state = after_random_steps(trainer, config)
+    trainer, settings = trainer_for(MultiParticle(), "paper", **fields)
+    state = after_random_steps(trainer, settings)
     flops = update_flops(trainer.learner, state)
     updates = 2
     products = 8
@@ -51,7 +51,7 @@ def update(quick: bool) -> Result:
         # by the processor's time, which is steadier if others use the machine
         "share_of_peak_by_cpu_time": times.ratio("peak", "update", "cpu") * work,
     }
-    return Result(numbers, config.to_json())
+    return Result(numbers, settings.to_json())
 
 
 def update_flops(learner: Learner, state: TrainState) -> float:
@@ -63,7 +63,7 @@ def update_flops(learner: Learner, state: TrainState) -> float:
     Adam and everything else count as nothing, so that they lower the share of the peak.
     """
     discriminators = 0
-    for discriminator in state.objective:
+    for discriminator in _learned(state):
         first, rest = multiplications(discriminator.params)
         # forward (for the update, for the reward) and backward (update)
         discriminators += 2 * (first + rest) + 2 * rest + first
@@ -75,13 +75,12 @@ def update_flops(learner: Learner, state: TrainState) -> float:
     # forward (for the target, for the update, for the actor), backward (update), and backward to
     # the action (for the actor)
     critics = 3 * (first + rest) + (2 * rest + first) + (rest + by_action)
-    return 2.0 * learner.config.batch_size * (discriminators + actor + critics)
+    return 2.0 * learner.settings.sac.batch_size * (discriminators + actor + critics)
 
 
 def critic_inputs(learner: Learner) -> int:
     """How many inputs a critic has: observation, action and encoded skill."""
-    space = learner.objective.skill_space
-    skill = space.components * space.component_size
+    skill = learner.method.skill_space.size
     return learner.spec.observation_size + learner.spec.action_size + skill
 
 
@@ -101,55 +100,44 @@ def multiplications(params: Any) -> tuple[int, int]:
 
 
 def factors(quick: bool) -> Result:
-    """Time per update of preset fast, and weights, for Multi-Particle with more and more agents.
-
-    Where inputs are dropped during training, the time is the mean over the updates of a whole run.
-    """
+    """Time per update of preset fast, and weights, for Multi-Particle with more and more agents."""
     counts = (2, 11) if quick else (2, 5, 10, 20, 40)
     updates = 2 if quick else 10
     sides: dict[str, Callable[[], Any]] = {}
-    shares: dict[str, float] = {}
     weights = {}
-    settings = {}
+    used = {}
     for agents in counts:
-        trainer, config = trainer_for(MultiParticle(agents), "fast", **SMALL_REPLAY)
-        assert config.updates_per_iteration == 1
-        settings[str(agents)] = config.to_json()
-        wide = min(trainer.narrow_from * config.num_envs / config.steps, 1.0)
-        for suffix, share in (("", wide), ("_limited", 1 - wide)):
-            if share:
-                state = after_random_steps(trainer, config)
-                run = updates_only(trainer.learner, updates, narrow=suffix == "_limited")
-                sides[f"{agents}_factors{suffix}"] = Chained(run, state)
-                shares[f"{agents}_factors{suffix}"] = share
-        networks = [state.agent.actor, state.agent.critic, *(p.params for p in state.objective)]
-        weights[agents] = megabytes(networks)
+        trainer, settings = trainer_for(MultiParticle(agents), "fast", **SMALL_REPLAY)
+        assert settings.updates_per_iteration == 1
+        used[str(agents)] = settings.to_json()
+        state = after_random_steps(trainer, settings)
+        networks = [state.agent.actor, state.agent.critic]
+        weights[agents] = megabytes([networks, *(part.params for part in _learned(state))])
+        sides[f"{agents}_factors"] = Chained(updates_only(trainer.learner, updates), state)
     times = time_in_turns(sides, rounds=3 if quick else 5)
-    return Result(factor_numbers(times, shares, weights, updates), settings)
+    return Result(factor_numbers(times, weights, updates), used)
 
 
-def factor_numbers(
-    times: Times, shares: dict[str, float], weights: dict[int, float], updates: int
-) -> dict[str, float]:
+def _learned(state: TrainState) -> list[Any]:
+    """The states of DUSDi's discriminators."""
+    return [*state.objective.own, state.objective.others]
+
+
+def factor_numbers(times: Times, weights: dict[int, float], updates: int) -> dict[str, float]:
     """Times per update, and ratios to the smallest number of factors.
 
     Args:
-      times: of sides called `<n>_factors` and `<n>_factors_limited`.
-      shares: of each side in the updates of a run.
+      times: of sides called `<n>_factors`.
       weights: megabytes of the networks' parameters, by number of factors.
       updates: in each time.
     """
     least = min(weights)
     numbers = {}
     for count in weights:
-        sides = [side for side in shares if side.split("_")[0] == str(count)]
-        seconds = sum(shares[side] * times.seconds(side) for side in sides)
-        ratio = sum(shares[side] * times.ratio(side, f"{least}_factors") for side in sides)
-        numbers[f"{count}_factors_milliseconds"] = 1e3 * seconds / updates
-        numbers[f"{count}_factors_time_ratio"] = ratio
-        numbers[f"{count}_factors_time_ratio_per_factor"] = ratio * least / count
-        numbers[f"{count}_factors_weights_ratio"] = weights[count] / weights[least]
-    for side in shares:
-        if side.endswith("_limited"):
-            numbers[f"{side}_time_ratio"] = times.ratio(side, side.removesuffix("_limited"))
+        side = f"{count}_factors"
+        ratio = times.ratio(side, f"{least}_factors")
+        numbers[f"{side}_milliseconds"] = 1e3 * times.seconds(side) / updates
+        numbers[f"{side}_time_ratio"] = ratio
+        numbers[f"{side}_time_ratio_per_factor"] = ratio * least / count
+        numbers[f"{side}_weights_ratio"] = weights[count] / weights[least]
     return numbers

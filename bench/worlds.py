@@ -17,7 +17,7 @@ import dusdi
 from bench.timing import Result, repeated, time_in_turns
 from bench.training import training_split
 from dusdi.envs.particle import MultiParticle
-from dusdi.rollout import GraphStepper
+from dusdi.stepping import CompiledStepper
 
 PARITY_TEST = Path(__file__).parent.parent / "tests" / "test_parity_mpe2.py"
 
@@ -30,7 +30,7 @@ def environment(quick: bool) -> Result:
     mpe2_steps = 20 if quick else 200
     world = MultiParticle(agents)
     size = world.spec.action_size
-    stepper = GraphStepper(world, num_envs, world.spec.episode_length)
+    stepper = CompiledStepper(world, num_envs, world.spec.episode_length)
 
     def step(state, key, action):
         state = jax.vmap(world.step)(state, action, jax.random.split(key, num_envs))

@@ -36,8 +36,8 @@ def test_learning_is_timed_until_the_accuracy_is_reached():
     numbers, settings = BENCHMARKS["learning"](True)
     assert numbers["fast_accuracy"] >= settings["accuracy"]
     assert numbers["time_ratio_per_update"] > 0
-    assert settings["plain"]["skill_input"] == "concat"
-    assert settings["fast"]["skill_input"] == "gate"
+    assert settings["plain"]["networks"]["skill_input"] == "concat"
+    assert settings["fast"]["networks"]["skill_input"] == "film"
 
 
 def test_a_single_action_is_timed_against_a_plain_network():
@@ -56,7 +56,8 @@ def test_compilation_is_timed_for_each_number_of_updates(monkeypatch):
         "2_updates_over_1": 2.5,
     }
     for count, config in settings.items():
-        assert config["num_envs"] // config["steps_per_update"] == int(count)
+        per_update = config["sac"]["steps_per_update"]
+        assert config["run"]["num_envs"] // per_update == int(count)
 
 
 def test_compilation_is_timed_without_the_cache():
@@ -94,17 +95,15 @@ def test_calls_are_chained_or_repeated():
     assert calls == ["x", "x", "x"]
 
 
-def test_times_over_a_run_weigh_the_updates_before_and_after_inputs_are_dropped():
-    """4 factors: 3/4 of the updates take 8 s and 1/4 take 4 s, which makes 7 s for 2 updates."""
-    times = Times(["2_factors", "4_factors", "4_factors_limited"])
-    times.wall = {"2_factors": [2.0], "4_factors": [8.0], "4_factors_limited": [4.0]}
-    shares = {"2_factors": 1.0, "4_factors": 0.75, "4_factors_limited": 0.25}
-    numbers = updates.factor_numbers(times, shares, {2: 5.0, 4: 10.0}, updates=2)
+def test_times_are_compared_with_the_smallest_number_of_factors():
+    """4 factors: 2 updates take 7 s instead of 2 s, for twice the factors and weights."""
+    times = Times(["2_factors", "4_factors"])
+    times.wall = {"2_factors": [2.0], "4_factors": [7.0]}
+    numbers = updates.factor_numbers(times, {2: 5.0, 4: 10.0}, updates=2)
     assert numbers["4_factors_milliseconds"] == 3_500.0
     assert numbers["4_factors_time_ratio"] == 3.5
     assert numbers["4_factors_time_ratio_per_factor"] == 1.75
     assert numbers["4_factors_weights_ratio"] == 2.0
-    assert numbers["4_factors_limited_time_ratio"] == 0.5
 
 
 def test_flops_of_an_update_are_those_counted_by_hand():
