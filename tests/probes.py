@@ -1,6 +1,7 @@
 """Small worlds and wrappers with known answers, and rollouts of scripted experts."""
 
 import dataclasses
+import functools
 from typing import NamedTuple
 
 import jax
@@ -150,3 +151,18 @@ def roll_out_on_host(world, act, *, steps, num_envs=8, seed=0):
         rewards.append(vector.rewards())
     vector.close()
     return observation, np.array(rewards)
+
+
+@functools.cache
+def settle_expert(world):
+    """A compiled function of a seed and a skill: the observation after 40 steps of the expert."""
+
+    def advance(state, skill):
+        return world.step(state, world.expert(state, skill), jax.random.PRNGKey(0)), None
+
+    def settle(seed, skill):
+        state = world.reset(jax.random.PRNGKey(seed))
+        state, _ = jax.lax.scan(advance, state, jnp.broadcast_to(skill, (40, *skill.shape)))
+        return world.observe(state)
+
+    return jax.jit(settle)

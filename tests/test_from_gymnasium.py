@@ -8,6 +8,7 @@ from conftest import SLIDERS, Sliders
 
 import dusdi
 from dusdi.errors import UsageError, WorldError
+from dusdi.stepping import HostStepper
 from dusdi.tasks import HostTask
 
 
@@ -193,20 +194,19 @@ def test_a_nan_observation_stops_at_its_step_and_is_named(tmp_path):
 
 
 def test_terminating_worlds_are_reset_and_the_end_is_remembered():
-    from dusdi.rollout import HostStepper
-
     class Ends(Sliders):
         def step(self, action):
             observation, reward, _, truncated, info = super().step(action)
             return observation, reward, bool(self.position[0] >= 1), truncated, info
 
     stepper = HostStepper(dusdi.from_gymnasium(Ends, SLIDERS), 1, episode_length=1000)
-    stepper.restart(0, stagger=False)
+    stepper.reset(0)
     for _ in range(20):
         step = stepper.step(np.array([[1.0, 1.0, 0.0]]))  # moves left by 0.42
-        if step.over[0]:
+        if step.done[0]:
             break
-    assert step.terminated[0] and step.successor[0, 0] == 1.0 and step.observation[0, 0] < 1.0
+    assert step.terminated[0] and step.next_observation[0, 0] == 1.0
+    assert step.observation[0, 0] < 1.0
 
 
 def test_evaluation_needs_the_same_world(tmp_path):
@@ -225,7 +225,7 @@ def test_disentangled_skills_are_found_through_from_gymnasium_alone():
         steps=48_000, num_envs=16, steps_per_update=16, random_steps=3_200, skill_length=20
     )
     skills = dusdi.pretrain(
-        world, preset="fast", progress=False, skill_values=3, episode_length=100, **fields
+        world, preset="fast", progress=False, component="categorical:3", episode_length=100, **fields
     )
     result = dusdi.evaluate(skills, world, steps=20_000)
     assert result.disentanglement > 0.8, result.importance

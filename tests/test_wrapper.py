@@ -11,6 +11,7 @@ from dusdi.envs.household import Household
 from dusdi.envs.particle import MultiParticle
 from dusdi.envs.walker import Walker
 from dusdi.errors import UsageError
+from dusdi.task_evaluation import reference_returns
 from dusdi.tasks import JaxTask, make_task
 
 KEY = jax.random.PRNGKey(0)
@@ -156,3 +157,16 @@ def test_a_task_refuses_another_world_and_options_beside_a_world():
         make_task("gunner-2d/limited", world=Mixed(MultiParticle()))
     with pytest.raises(UsageError, match="give them to the world instead"):
         make_task("multi-particle/sequential-easy", world=MultiParticle(), agents=5)
+
+
+def test_a_wrapped_world_is_pretrained_and_a_task_in_it_is_learned():
+    world = Mixed(dusdi.make("gunner-2d"))
+    skills = dusdi.pretrain(world, preset="debug", steps=640, progress=False)
+    assert skills.spec == world.spec
+    task = make_task("gunner-2d/limited", world=world)
+    controller = dusdi.downstream(skills, task, preset="debug", steps=4_000, progress=False)
+    assert controller.spec.name == "gunner-2d-mixed/limited"
+    plain = reference_returns(make_task("gunner-2d/limited"), episodes=2, seed=0)
+    np.testing.assert_array_equal(reference_returns(task, episodes=2, seed=0), plain)
+    with pytest.raises(UsageError, match="not set in that world"):
+        dusdi.downstream(skills, "gunner-2d/limited", preset="debug", progress=False)

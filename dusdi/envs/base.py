@@ -190,13 +190,14 @@ class JaxVector(VectorWorld):
         self._step = jax.jit(self._step_all)
         # Only used until a reset with a seed.
         self._key = jax.random.PRNGKey(int(np.random.SeedSequence().generate_state(1)[0]))
-        self._state: EnvState = None
+        # There is always a state, so that every reset is the same program and rounds alike.
+        self._state = jax.jit(jax.vmap(world.reset))(jax.random.split(self._key, num_envs))
         self._rewards = np.zeros((num_envs, len(world.spec.channels)), np.float32)
 
     def _reset_where(self, state, key, mask):
         key, reset_key = jax.random.split(key)
         fresh = jax.vmap(self._world.reset)(jax.random.split(reset_key, self._num_envs))
-        state = fresh if state is None else select(mask, fresh, state)
+        state = select(mask, fresh, state)
         return state, key, jax.vmap(self._world.observe)(state)
 
     def _step_all(self, state, key, actions):
