@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
+from dusdi.checks import check_file
 from dusdi.errors import UsageError
-from dusdi.evaluation import check_file
 from dusdi.info import RunInfo, read_run
 from dusdi.metrics.dci import NAMES
 from dusdi.report import Panel, run_curves

@@ -3,6 +3,7 @@
 import matplotlib.colors
 import numpy as np
 import pytest
+from dusdi.rollout import Rollout
 from matplotlib.figure import Figure
 from rich.console import Console
 
@@ -12,7 +13,6 @@ from dusdi.report import heat_map, score_bars, task_curves, value_histograms
 from dusdi.report.curves import draw_lines
 from dusdi.report.histograms import _groupings, _most_telling
 from dusdi.report.style import bar_look, colour, line_look
-from dusdi.rollout import Rollout
 from dusdi.types import Factor, WorldSpec
 
 
@@ -106,7 +106,7 @@ def test_every_line_is_the_mean_over_seeds_in_a_band():
 
 
 def test_bars_of_many_methods_are_all_drawn_and_named(drawn):
-    measured = dict.fromkeys(NAMES, 0.5) | {f"{name}_expert": 0.9 for name in NAMES}
+    measured = dict.fromkeys(NAMES, 0.5) | {f"{name}_reference": 0.9 for name in NAMES}
     rows = [
         {"world": "toy", "direction": direction, "method": f"method {i}", **measured}
         for direction in ("skills to states", "states to skills")
@@ -125,7 +125,7 @@ def test_bars_of_many_methods_are_all_drawn_and_named(drawn):
 def test_a_method_keeps_its_look_where_another_is_missing(drawn):
     tasks = "abcde"
     ends = [
-        {"task": task, "method": method, "scripted_expert": None, "random_skills": None}
+        {"task": task, "method": method, "scripted_reference": None, "random_skills": None}
         for task in tasks
         for method in ("first", "second")
     ]
@@ -140,12 +140,12 @@ def test_a_method_keeps_its_look_where_another_is_missing(drawn):
 
 def test_each_method_has_its_own_random_skills_in_its_colour(drawn):
     ends = [
-        {"task": "a", "method": "first", "scripted_expert": 9.0, "random_skills": 1.0},
-        {"task": "a", "method": "second", "scripted_expert": 9.0, "random_skills": 2.0},
-        {"task": "a", "method": "flat", "scripted_expert": 9.0, "random_skills": None},
+        {"task": "a", "method": "first", "scripted_reference": 9.0, "random_skills": 1.0},
+        {"task": "a", "method": "second", "scripted_reference": 9.0, "random_skills": 2.0},
+        {"task": "a", "method": "flat", "scripted_reference": 9.0, "random_skills": None},
     ]
     task_curves([], ends, "x.png", title="one")
-    expert, *floors = drawn[0].axes[0].lines
-    assert expert.get_ydata()[0] == 9.0
+    reference, *floors = drawn[0].axes[0].lines
+    assert reference.get_ydata()[0] == 9.0
     found = [(line.get_ydata()[0], line.get_color()) for line in floors]
     assert found == [(1.0, colour(0)), (2.0, colour(1))]
