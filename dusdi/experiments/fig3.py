@@ -40,8 +40,7 @@ def write(results: Results) -> list[Path]:
     """Writes the curves (CSV and PNG) and a table of where they end."""
     points = results.curves("skills")
     picture = results.path(".png")
-    space = parse_space(find_setting(results.cells[0].job.settings, "component"))
-    chance = 1 / space.categories if space.categories else None
+    chance = parse_space(find_setting(results.cells[0].job.settings, "component")).chance
     title = "Accuracy of the skill discriminators"
     curves(points.to_dict("records"), picture, title=title, metric=METRIC, chance=chance)
     lines = [
