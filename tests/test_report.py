@@ -150,7 +150,8 @@ def test_each_method_has_its_own_random_skills_in_its_colour(drawn):
         {"task": "a", "method": "flat", "scripted_reference": 9.0, "random_skills": None},
     ]
     task_curves([], ends, "x.png", title="one")
-    reference, *floors = drawn[0].axes[0].lines
+    reference, *floors, _ = drawn[0].axes[0].lines
     assert reference.get_ydata()[0] == 9.0
     found = [(line.get_ydata()[0], line.get_color()) for line in floors]
     assert found == [(1.0, colour(0)), (2.0, colour(1))]
+    assert set(legend_of(drawn[0])) == {"scripted reference", "random skills of each method"}

@@ -78,10 +78,12 @@ def _references(axes: Axes, ends: Sequence[Row], methods: Sequence[str]) -> None
     if found:
         label = "scripted reference"
         axes.axhline(np.mean(found), color=INK, linestyle="--", linewidth=1, label=label)
-    for row in ends:
-        if row.get("random_skills") is not None:
-            tone = style.colour(methods.index(row["method"]))
-            axes.axhline(row["random_skills"], color=tone, linestyle=":", linewidth=1)
+    floors = [row for row in ends if row.get("random_skills") is not None]
+    for row in floors:
+        tone = style.colour(methods.index(row["method"]))
+        axes.axhline(row["random_skills"], color=tone, linestyle=":", linewidth=1)
+    if floors:  # an entry of the legend for all of them
+        axes.plot([], [], ":", color=MUTED, linewidth=1, label="random skills of each method")
 
 
 class Panel(NamedTuple):
