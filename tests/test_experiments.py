@@ -8,11 +8,12 @@ import pandas as pd
 import pytest
 
 from dusdi import experiments
-from dusdi.cli import main
 from dusdi.envs import WORLDS
 from dusdi.errors import DusdiError, UsageError
 from dusdi.experiments import Settings, ablation, reproduce
 from dusdi.experiments.records import write_record
+from dusdi.experiments.settings import paper_worlds
+from dusdi.methods.dusdi import Dusdi
 from dusdi.metrics.dci import NAMES
 
 FIRST, SECOND = "gunner-2d", "household"
@@ -24,17 +25,18 @@ class Fake:
     def __init__(self):
         self.done = []
         self.commit = "aaa"
+        self.cores = 1
         self.scores = {
             "dci": lambda job: dci_scores(0.5 + 0.1 * job.settings["seed"]),
             "expert": lambda job: dci_scores(0.9),
-            "return": lambda job: {"return": 5.0, "random_skills": 1.0, "scripted_expert": 9.0},
+            "return": lambda job: {"return": 5.0, "random_skills": 1.0, "scripted_reference": 9.0},
         }
         self.curve = lambda job: {"step": [10, 20], "return": [1.0, 3.0], "accuracy": [0.4, 0.6]}
 
     def __call__(self, job, folders, progress=False):
         self.done.append(f"{job.kind} {job.name}")
-        made = {"commit": self.commit, "jax": "1"}
-        record = {"measured_with": made, "made_with": made, "seconds": 2.0, "cores": 1}
+        made = {"commit": self.commit, "cores": self.cores}
+        record = {"measured_with": made, "made_with": [made], "seconds": 2.0}
         if job.kind in self.scores:
             record["scores"] = self.scores[job.kind](job)
         else:
@@ -160,7 +162,7 @@ def test_other_worlds_are_shown_if_they_have_records_and_named_if_not(fake, sett
     reproduce("table1", dataclasses.replace(settings, worlds=(FIRST,)))
     text = page(settings, "table1")
     assert re.findall("^## (.*)$", text, re.M) == [FIRST, SECOND]
-    third = next(name for name in WORLDS if name not in (FIRST, SECOND) and WORLDS[name].paper_dci)
+    (third,) = set(paper_worlds()) - {FIRST, SECOND}
     assert f"- Not shown, since there are no records: {third}.\n" in text
     reproduce("table1", dataclasses.replace(settings, worlds=(FIRST,), methods=("dusdi", "diayn")))
     left = f"- Not shown, since there are no records: {third}; {SECOND} (diayn).\n"
@@ -202,7 +204,7 @@ def test_table1_has_means_over_seeds_beside_reference_and_paper(fake, settings):
     assert row(text, "dusdi, skills to states") == [mean, mean, mean, "2"]
     assert row(text, "scripted reference, states to skills") == ["0.900"] * 3 + [""]
     assert row(text, "paper, dusdi") == ["0.864", "0.864", "0.897", ""]
-    assert WORLDS[SECOND].paper_note in text
+    assert WORLDS[SECOND].published_note in text
     frame = pd.read_csv(settings.out / "table1.csv")
     assert len(frame) == 2 * (2 + 2 * 2 * 2)
     assert frame[frame["method"] == "dusdi"]["seed"].tolist()[:4] == [0, 0, 1, 1]
@@ -223,9 +225,9 @@ def test_more_than_four_methods_are_in_the_table_and_in_the_figure(fake, setting
     drawn = []
     monkeypatch.setattr("dusdi.report.style.save", lambda figure, path: drawn.append(figure))
     names = [f"method {i}" for i in range(6)]
-    resolve = "dusdi.experiments.jobs.resolved_pretrain_json"
-    monkeypatch.setattr(resolve, lambda world, request: {"skill_length": 50, **request})
-    monkeypatch.setattr(WORLDS[FIRST], "paper_dci", dict.fromkeys(names, (0.1, 0.2, 0.3)))
+    kinds = {name: type(name, (Dusdi,), {"name": name}) for name in names}
+    monkeypatch.setattr("dusdi.methods.METHODS", kinds)
+    monkeypatch.setattr(WORLDS[FIRST], "published_dci", dict.fromkeys(names, (0.1, 0.2, 0.3)))
     ours = dataclasses.replace(settings, worlds=(FIRST,), seeds=1)
     reproduce("table1", ours)
     text = page(settings, "table1")
@@ -253,10 +255,12 @@ def test_parts_of_different_commits_are_told(fake, settings):
     reproduce("table1", dataclasses.replace(settings, seeds=1))
     assert "Mixed" not in page(settings, "table1")
     fake.commit = "bbb"
+    fake.cores = 2
     reproduce("table1", settings)
     text = page(settings, "table1")
     assert "- Trained at commit aaa, bbb." in text
     assert "- **Mixed commits**: parts of this were made by different code." in text
+    assert "- **Mixed cores**: 1, 2." in text
 
 
 def test_settings_in_which_compared_runs_differ_are_told(fake, settings, monkeypatch):
@@ -281,11 +285,11 @@ def test_fig4_measures_from_each_methods_own_floor(fake, settings):
     def scores(job):
         floors = {"dusdi": 1.0, "diayn": -3.0}
         method = next((name for name in floors if f"-{name}-ppo" in job.name), None)
-        return {"return": 5.0, "random_skills": floors.get(method), "scripted_expert": 9.0}
+        return {"return": 5.0, "random_skills": floors.get(method), "scripted_reference": 9.0}
 
     fake.scores["return"] = scores
     text = fig4(settings, methods=("dusdi", "diayn", "sac"))
-    assert "Scripted expert 9.0." in text
+    assert "Scripted reference 9.0." in text
     # (5 − 1) / (9 − 1) and (5 + 3) / (9 + 3); soft actor-critic has no skills to choose at random
     assert row(text, "dusdi")[:3] == ["5.0 ± 0.0", "1.0 ± 0.0", "50%"]
     assert row(text, "diayn")[:3] == ["5.0 ± 0.0", "-3.0 ± 0.0", "67%"]
@@ -325,11 +329,11 @@ def test_fig4_survives_curves_without_an_episode(fake, settings):
     assert row(text, "sac")[3:] == ["–", "2", "–"]
 
 
-def test_fig4_without_a_scripted_expert_has_no_share(fake, settings):
-    ends = {"return": 5.0, "random_skills": 1.0, "scripted_expert": None}
+def test_fig4_without_a_scripted_reference_has_no_share(fake, settings):
+    ends = {"return": 5.0, "random_skills": 1.0, "scripted_reference": None}
     fake.scores["return"] = lambda job: ends
     text = fig4(settings, methods=("dusdi",))
-    assert "There is no scripted expert." in text and row(text, "dusdi")[2] == "–"
+    assert "There is no scripted reference." in text and row(text, "dusdi")[2] == "–"
 
 
 def test_fig6_compares_both_policy_gradients(fake, settings):
@@ -381,22 +385,26 @@ def test_every_decision_of_the_ablation_is_possible_and_changes_some_world(setti
 # --- mistakes ---
 
 
-def test_the_command_explains_mistakes(capsys, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-
-    def said(*words):
-        assert main(["reproduce", *words, "--out", str(tmp_path)]) == 2
-        return capsys.readouterr().err
-
-    assert "did you mean table1" in said("table9")
-    assert "seeds must be at least 1" in said("fig3", "--seeds", "0")
-    assert "are random" in said("fig3", "--steps", "10000")
-    assert "evaluation_steps must be at least 2,000" in said("table1", "--evaluation-steps", "100")
-    assert "jobs must be at least 1" in said("table1", "--jobs", "0")
-    assert "did you mean household" in said("table1", "--worlds", "houshold")
-    assert "nothing to do with these worlds" in said("fig3", "--worlds", "walker")
-    assert "did you mean dusdi" in said("table1", "--methods", "dusd")
-    assert list(tmp_path.iterdir()) == []
+@pytest.mark.parametrize(
+    ("name", "changes", "message"),
+    [
+        ("table9", {}, "did you mean table1"),
+        ("fig3", {"seeds": 0}, "seeds must be at least 1"),
+        ("fig3", {"fields": {"steps": 300}}, "the first 320 are random"),
+        ("fig4", {"task_fields": {"steps": 300}, "worlds": ()}, "the first 320 are random"),
+        ("table1", {"evaluation_steps": 100}, "evaluation_steps must be at least 2,000"),
+        ("table1", {"jobs": 0}, "jobs must be at least 1"),
+        ("table1", {"worlds": ("houshold",)}, "did you mean household"),
+        ("fig4", {"tasks": ("household/inspec",)}, "did you mean household/inspect"),
+        ("fig3", {"worlds": ("walker",)}, "nothing to do with these worlds"),
+        ("table1", {"methods": ("dusd",)}, "did you mean dusdi"),
+        ("table1", {"preset": "slow"}, "unknown preset 'slow'"),
+    ],
+)
+def test_mistakes_are_explained_before_anything_is_done(fake, settings, name, changes, message):
+    with pytest.raises(UsageError, match=message):
+        reproduce(name, dataclasses.replace(settings, **changes))
+    assert fake.take() == [] and not settings.out.exists()
 
 
 def test_without_pandas_the_command_to_install_it_is_told(settings, monkeypatch):

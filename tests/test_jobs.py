@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from dusdi.config import PRESETS
 from dusdi.errors import CheckpointError, UsageError
 from dusdi.experiments.curves import first_step_at, mean_over_steps, read_curve, thin
 from dusdi.experiments.executors import Outcome, Schedule
@@ -23,6 +22,7 @@ from dusdi.experiments.jobs import (
 )
 from dusdi.experiments.records import read_record, record_path, write_record
 from dusdi.experiments.running import plan
+from dusdi.presets import PRESETS
 
 DEBUG = {"preset": "debug", "fields": {}}
 

@@ -4,15 +4,16 @@ import matplotlib.colors
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
-from rich.console import Console
 
-from dusdi.cli import _component_table
-from dusdi.metrics.dci import NAMES, dci, summary
+from dusdi.evaluation import score_rollout
+from dusdi.metrics.dci import NAMES
 from dusdi.report import heat_map, score_bars, task_curves, value_histograms
 from dusdi.report.curves import draw_lines
 from dusdi.report.histograms import _groupings, _most_telling
 from dusdi.report.style import bar_look, colour, line_look
-from dusdi.rollout import Rollout
+from dusdi.rollouts import Rollout
+from dusdi.skill_space import Component, SkillSpace
+from dusdi.spaces import Box, Categorical
 from dusdi.types import Factor, WorldSpec
 
 
@@ -24,37 +25,39 @@ def drawn(monkeypatch):
     return figures
 
 
-def toy(names):
-    """Steps in which each component moves its own factor, the second entry of it only."""
+def toy(names, own=True):
+    """Steps in which each component moves a factor, the second entry of it only.
+
+    Components are called like the factors they are meant for, or else are meant for none.
+    """
     rng = np.random.default_rng(0)
     skill = np.repeat(rng.integers(5, size=(200, len(names))), 10, axis=0)
     entries = rng.normal(size=(2_000, len(names), 2)) * [1_000.0, 0.1]
     entries[:, :, 1] += skill
     factors = tuple(Factor(name, (2 * i, 2 * i + 1)) for i, name in enumerate(names))
     spec = WorldSpec("toy", {}, 2 * len(names), 1, factors)
-    return Rollout(entries.reshape(2_000, -1), skill, np.repeat(np.arange(20), 100)), spec
+    called = [name if own else f"component {name}" for name in names]
+    space = SkillSpace(tuple(Component(name, Categorical(5)) for name in called))
+    episode = np.repeat(np.arange(20), 100)
+    return Rollout(entries.reshape(2_000, -1), skill, episode), spec, space
 
 
-def test_names_are_shown_as_they_are_in_pictures_and_tables(tmp_path):
-    names = (r"$\frac$", "[/x]")
-    rollout, spec = toy(names)
-    data = (rollout.skill, rollout.observation, spec, rollout.episode)
-    result = dci(*data, 5, own_factors=names)
+def test_names_are_shown_as_they_are(tmp_path):
+    rollout, spec, space = toy((r"$\frac$", "[/x]"))
+    result = score_rollout(rollout, spec, space, seed=0)
     title = r"$\nonsense$ and more $"
     heat_map(result, tmp_path / "dci.png", title)
-    value_histograms(rollout, spec, names, tmp_path / "values.png", title)
-    console = Console(record=True, width=120)
-    console.print(_component_table(summary([{"seed": 0, **result.to_json()}])))
-    printed = console.export_text()
-    assert all(name in printed for name in names)
+    value_histograms(rollout, spec, space, tmp_path / "values.png", title)
+    assert (tmp_path / "dci.png").read_bytes().startswith(b"\x89PNG")
+    assert (tmp_path / "values.png").read_bytes().startswith(b"\x89PNG")
 
 
 @pytest.mark.parametrize(("components", "panels"), [(1, 1), (3, 9), (8, 8)])
 @pytest.mark.parametrize("planned", [False, True])
 def test_where_values_lead_has_room_for_any_number(drawn, components, panels, planned):
     names = [f"factor {i}" for i in range(components)]
-    rollout, spec = toy(names)
-    value_histograms(rollout, spec, names if planned else None, "values.png", "toy")
+    rollout, spec, space = toy(names, own=planned)
+    value_histograms(rollout, spec, space, "values.png", "toy")
     shown = [axes for axes in drawn[0].axes if axes.axison]
     assert [len(axes.patches) for axes in shown] == [5] * panels  # a histogram for each value
     titles = [(axes.get_title("left"), float(axes.get_title("right")[:-1])) for axes in shown]
@@ -63,20 +66,22 @@ def test_where_values_lead_has_room_for_any_number(drawn, components, panels, pl
 
 def test_the_most_telling_entry_is_the_one_that_the_value_explains():
     """The value has a variance of 2, the entry it moves has 0.01 of its own."""
-    rollout, spec = toy(["only"])
-    (told,) = _most_telling(_groupings(rollout.skill)[0], rollout.observation, spec.factors)
-    assert told.entry == 1 and told.share == pytest.approx(2 / 2.01, abs=0.003)
-    (still,) = _most_telling(_groupings(rollout.skill)[0], np.ones((2_000, 2)), spec.factors)
+    rollout, spec, space = toy(["only"])
+    (ways,) = _groupings(rollout.skill, space)
+    (found,) = _most_telling(ways, rollout.observation, spec.factors)
+    assert found.entry == 1 and found.share == pytest.approx(2 / 2.01, abs=0.003)
+    (still,) = _most_telling(ways, np.ones((2_000, 2)), spec.factors)
     assert still.share == 0.0
 
 
 def test_continuous_values_are_grouped_by_thirds_of_the_dimension_that_tells_most():
     rng = np.random.default_rng(1)
-    skill = rng.uniform(-1, 1, size=(3_000, 1, 2)).astype(np.float32)
-    (told,) = _most_telling(_groupings(skill)[0], skill[:, 0, 1:], [Factor("line", (0,))])
-    assert told.names == ["low", "middle", "high"]
-    assert np.bincount(told.group) == pytest.approx([1_000] * 3, abs=1)
-    assert told.share == pytest.approx(8 / 9, abs=0.02)  # thirds of a line, each a third as long
+    skill = rng.uniform(-1, 1, size=(3_000, 2)).astype(np.float32)
+    (ways,) = _groupings(skill, SkillSpace((Component("line", Box(2)),)))
+    (found,) = _most_telling(ways, skill[:, 1:], [Factor("line", (0,))])
+    assert found.names == ["low", "middle", "high"]
+    assert np.bincount(found.group) == pytest.approx([1_000] * 3, abs=1)
+    assert found.share == pytest.approx(8 / 9, abs=0.02)  # thirds of a line, each a third as long
 
 
 def legend_of(figure):
@@ -106,7 +111,7 @@ def test_every_line_is_the_mean_over_seeds_in_a_band():
 
 
 def test_bars_of_many_methods_are_all_drawn_and_named(drawn):
-    measured = dict.fromkeys(NAMES, 0.5) | {f"{name}_expert": 0.9 for name in NAMES}
+    measured = dict.fromkeys(NAMES, 0.5) | {f"{name}_reference": 0.9 for name in NAMES}
     rows = [
         {"world": "toy", "direction": direction, "method": f"method {i}", **measured}
         for direction in ("skills to states", "states to skills")
@@ -125,7 +130,7 @@ def test_bars_of_many_methods_are_all_drawn_and_named(drawn):
 def test_a_method_keeps_its_look_where_another_is_missing(drawn):
     tasks = "abcde"
     ends = [
-        {"task": task, "method": method, "scripted_expert": None, "random_skills": None}
+        {"task": task, "method": method, "scripted_reference": None, "random_skills": None}
         for task in tasks
         for method in ("first", "second")
     ]
@@ -140,12 +145,13 @@ def test_a_method_keeps_its_look_where_another_is_missing(drawn):
 
 def test_each_method_has_its_own_random_skills_in_its_colour(drawn):
     ends = [
-        {"task": "a", "method": "first", "scripted_expert": 9.0, "random_skills": 1.0},
-        {"task": "a", "method": "second", "scripted_expert": 9.0, "random_skills": 2.0},
-        {"task": "a", "method": "flat", "scripted_expert": 9.0, "random_skills": None},
+        {"task": "a", "method": "first", "scripted_reference": 9.0, "random_skills": 1.0},
+        {"task": "a", "method": "second", "scripted_reference": 9.0, "random_skills": 2.0},
+        {"task": "a", "method": "flat", "scripted_reference": 9.0, "random_skills": None},
     ]
     task_curves([], ends, "x.png", title="one")
-    expert, *floors = drawn[0].axes[0].lines
-    assert expert.get_ydata()[0] == 9.0
+    reference, *floors, _ = drawn[0].axes[0].lines
+    assert reference.get_ydata()[0] == 9.0
     found = [(line.get_ydata()[0], line.get_color()) for line in floors]
     assert found == [(1.0, colour(0)), (2.0, colour(1))]
+    assert set(legend_of(drawn[0])) == {"scripted reference", "random skills of each method"}

@@ -5,7 +5,7 @@ import json
 import pandas as pd
 import pytest
 
-from dusdi.cli import main
+from dusdi.experiments import Settings, reproduce
 from dusdi.metrics.dci import NAMES
 
 WORLDS = ("gunner-2d", "household")  # a world in JAX and one on the host
@@ -17,11 +17,12 @@ def folder(tmp_path_factory):
     return tmp_path_factory.mktemp("reproduce")
 
 
-def reproduce(folder, *words):
-    places = ["--out", str(folder / "results"), "--runs", str(folder / "runs")]
-    sizes = ["--steps", "1280", "--task-steps", "4000", "--evaluation-steps", "2000"]
-    common = ["--preset", "debug", "--seeds", "1", "--quiet"]
-    return main(["reproduce", *words, *common, *sizes, *places])
+def make(folder, name, **choice):
+    """Reproduces an experiment, as small as it can be."""
+    sizes = {"seeds": 1, "preset": "debug", "evaluation_steps": 2_000, "progress": False}
+    fields = {"fields": {"steps": 1_280}, "task_fields": {"steps": 8_000}}
+    settings = Settings(folder / "results", folder / "runs", **sizes, **fields, **choice)
+    return [path.name for path in reproduce(name, settings)]
 
 
 def records_of(folder, kind):
@@ -31,19 +32,18 @@ def records_of(folder, kind):
 
 
 @pytest.mark.filterwarnings("ignore:measured on")
-def test_a_table_a_figure_and_their_records(folder, capsys):
-    assert reproduce(folder, "table1", "--worlds", *WORLDS, "--methods", "dusdi") == 0
-    printed = capsys.readouterr().out.split()
+def test_a_table_and_its_records(folder):
     pictures = [f"table1-{world}-dusdi.png" for world in WORLDS]
-    names = [path.rsplit("/", 1)[1] for path in printed]
-    assert names == ["table1.csv", "table1.md", "table1.png", *pictures]
+    files = make(folder, "table1", worlds=WORLDS, methods=("dusdi",))
+    assert files == ["table1.csv", "table1.md", "table1.png", *pictures]
     scores = pd.read_csv(folder / "results" / "table1.csv")
     assert len(scores) == 2 * 2 * 2  # worlds, directions, method and scripted reference
-    assert scores[list(NAMES)].to_numpy().min() >= 0 and scores[list(NAMES)].to_numpy().max() <= 1
+    values = scores[list(NAMES)].to_numpy()
+    assert values.min() >= 0 and values.max() <= 1
     skills = records_of(folder, "skills")
     record = skills["gunner-2d-dusdi-seed0"]
-    assert record["metric"] == "accuracy" and record["curve"]["step"][-1] == 1280
-    assert record["seconds"] > 0 and record["cores"] >= 1 and "commit" in record["made_with"]
+    assert record["metric"] == "accuracy" and record["curve"]["step"][-1] == 1_280
+    assert record["seconds"] > 0 and "commit" in record["made_with"][0]
     runs = {path.name for path in (folder / "runs").iterdir()}
     assert runs == {f"{found['name']}-{found['key']}" for found in skills.values()}
 
@@ -52,27 +52,24 @@ def test_a_figure_of_tasks_uses_the_skills_of_the_table(folder, monkeypatch):
     monkeypatch.setattr("dusdi.experiments.task_figure.EPISODES", 4)
     written = {path: path.stat().st_mtime_ns for path in (folder / "runs").glob("*/config.json")}
     assert len(written) == 2
-    assert reproduce(folder, "fig4", "--tasks", TASK, "--methods", "dusdi", "sac") == 0
+    make(folder, "fig4", tasks=(TASK,), methods=("dusdi",))
     assert all(path.stat().st_mtime_ns == time for path, time in written.items())
     finals = pd.read_csv(folder / "results" / "fig4-final.csv")
-    assert finals["method"].tolist() == ["dusdi", "sac"]
-    assert finals["scripted_expert"].tolist() == [20.0, 20.0]
-    assert finals["random_skills"].notna().tolist() == [True, False]
+    assert finals["method"].tolist() == ["dusdi"]
+    assert finals["scripted_reference"].tolist() == [20.0]
+    assert finals["random_skills"].notna().tolist() == [True]
     points = pd.read_csv(folder / "results" / "fig4.csv")
-    assert "dusdi" in set(points["method"]) and points["return"].notna().all()
+    assert points["step"].tolist()[-1] == 8_000 and points["return"].notna().all()
 
 
 @pytest.mark.filterwarnings("ignore:measured on")
-def test_a_run_whose_end_is_damaged_is_finished_again_when_it_is_needed(folder, capsys):
+def test_a_run_that_was_stopped_goes_on_when_it_is_needed(folder):
+    """It is put back to its first checkpoint, and measured again."""
     before = records_of(folder, "dci")["gunner-2d-dusdi-seed0"]
     (folder / "results" / "records" / f"{before['key']}.json").unlink()
     run = next((folder / "runs").glob("gunner-2d-dusdi-seed0-*"))
-    newest = max((run / "checkpoints").iterdir())
-    data = bytearray(newest.read_bytes())
-    data[-1] ^= 1
-    newest.write_bytes(data)
-    words = ("table1", "--worlds", *WORLDS, "--methods", "dusdi")
-    assert reproduce(folder, *words) == 0
-    assert "damaged" in capsys.readouterr().err
+    max((run / "checkpoints").iterdir()).unlink()
+    (run / "policy.safetensors").unlink()
+    make(folder, "table1", worlds=WORLDS, methods=("dusdi",))
     after = records_of(folder, "dci")["gunner-2d-dusdi-seed0"]
-    assert after["scores"] == before["scores"] and after["step"] == 1280  # resuming is exact
+    assert after["scores"] == before["scores"] and after["step"] == 1_280  # resuming is exact

@@ -19,8 +19,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+from dusdi.checks import check_writable
 from dusdi.errors import DusdiError, UsageError, explain, unknown_name
-from dusdi.evaluation import check_writable
 from dusdi.experiments.executors import Executor, LocalExecutor, Outcome, Work
 from dusdi.experiments.jobs import Job, make_environment
 from dusdi.experiments.records import read_records

@@ -17,12 +17,12 @@ DIRECTION = "skills to states"
 #: The decisions: what is switched back, and the fields that do so.
 DECISIONS: dict[str, dict[str, Any]] = {
     "skill joins the state (no FiLM gate)": {"skill_input": "concat"},
-    "one actor network (not additive)": {"actor_parts": "whole"},
-    "no gains on the inputs": {"input_gain": 0.0, "input_limit": 0},
-    "state-dependent standard deviation": {"free_std": False},
-    "no RBF features": {"discriminator_bumps": 0},
-    "no background class": {"elsewhere_weight": 0.0},
-    "no prior mixture": {"reward_floor": 0.0},
+    "one actor network (not additive)": {"additive_actor": False},
+    "no gains on the inputs": {"input_gain": 0.0},
+    "state-dependent standard deviation": {"state_independent_std": False},
+    "no RBF features": {"rbf_features": 0},
+    "no background class": {"background_weight": 0.0},
+    "no prior mixture": {"prior_mixture": 0.0},
     "no decay of the discriminators": {"discriminator_decay": 0.0},
     "twin critics": {"twin_critics": True},
     "fixed temperature": {"learn_alpha": False},

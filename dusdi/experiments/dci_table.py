@@ -31,7 +31,7 @@ def dci_cells(settings: Settings, runs: Sequence[tuple[Mapping[str, Any], Job]])
     worlds: set[str] = set()
     for labels, skills in runs:
         world = labels["world"]
-        if world not in worlds and WORLDS[skills.environment].oracle is not None:
+        if world not in worlds and WORLDS[skills.environment].expert is not None:
             expert = {"world": world, "method": REFERENCE, "seed": None}
             cells.append(Cell(expert, expert_job(skills, steps=steps)))
         worlds.add(world)
@@ -44,7 +44,7 @@ def write_dci_table(results: Results, title: str) -> list[Path]:
     scores = results.scores("dci")
     experts = results.scores("expert")
     paper = {
-        cell.labels["world"]: {} if cell.job.options else WORLDS[cell.job.environment].paper_dci
+        cell.labels["world"]: {} if cell.job.options else WORLDS[cell.job.environment].published_dci
         for cell in results.cells
     }
     lines = [
@@ -59,7 +59,7 @@ def write_dci_table(results: Results, title: str) -> list[Path]:
     for world, own in scores.groupby("world", sort=False):
         lines += ["", f"## {world}", ""]
         lines += _world_table(own, _of_world(experts, world), paper[str(world)])
-        note = WORLDS[str(world).split()[0]].paper_note
+        note = WORLDS[str(world).split()[0]].published_note
         lines += ["", note] if note else []
     bars = results.path(".png")
     score_bars(_bar_rows(scores, experts, paper), bars, title=title)
@@ -104,7 +104,7 @@ def _bar_rows(
             row[name] = mean_or_none(found)
             row[f"{name}_std"] = float(found.std()) if len(found) > 1 else None
             row[f"{name}_paper"] = value
-            row[f"{name}_expert"] = mean_or_none(expert[name]) if len(expert) else None
+            row[f"{name}_reference"] = mean_or_none(expert[name]) if len(expert) else None
         rows.append(row)
     return rows
 

@@ -13,6 +13,7 @@ from dusdi.experiments.jobs import find_setting
 from dusdi.experiments.results import Results, markdown_table, mean_and_spread
 from dusdi.experiments.settings import Cell, Settings, paper_worlds
 from dusdi.report import curves
+from dusdi.spaces import parse_space
 
 TITLE = "Figure 3: does Q decomposition help?"
 VARIANTS: dict[str, dict[str, Any]] = {
@@ -39,7 +40,7 @@ def write(results: Results) -> list[Path]:
     """Writes the curves (CSV and PNG) and a table of where they end."""
     points = results.curves("skills")
     picture = results.path(".png")
-    chance = 1 / find_setting(results.cells[0].job.settings, "skill_values")
+    chance = parse_space(find_setting(results.cells[0].job.settings, "component")).chance
     title = "Accuracy of the skill discriminators"
     curves(points.to_dict("records"), picture, title=title, metric=METRIC, chance=chance)
     lines = [

@@ -4,26 +4,37 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from dusdi.experiments.jobs import Job
 from dusdi.experiments.results import Results
 from dusdi.experiments.settings import Cell, Settings
 from dusdi.experiments.task_figure import task_cells, write_task_figure
+from dusdi.methods import find_method
 from dusdi.tasks import TASKS
 
 METHODS = ("dusdi", "diayn", "diayn-mc", "sac")
-FLAT = "sac"  # the method that has no skills
 
 
 def cells(settings: Settings) -> list[Cell]:
-    """Returns every task with every method: PPO over its skills, or soft actor-critic without."""
+    """Returns every task with every method."""
     found = []
     for task in settings.chosen(TASKS):
-        world = task.split("/")[0]
         for method in settings.methods or METHODS:
             for seed in range(settings.seeds):
-                skills = None if method == FLAT else settings.skills(world, method, seed)
-                job = settings.task(task, "ppo" if skills else FLAT, seed, skills)
-                found += task_cells({"task": task, "method": method, "seed": seed}, job)
+                labels = {"task": task, "method": method, "seed": seed}
+                found += task_cells(labels, _task_job(settings, task, method, seed))
     return found
+
+
+def _task_job(settings: Settings, task: str, method: str, seed: int) -> Job:
+    """Returns the run of a method on a task, in the way that the method is meant to be used.
+
+    A method that learns from the task's own reward has nothing to pretrain.
+    """
+    kind = find_method(method)
+    agent = "ppo" if kind.used_by == "hierarchy" else "sac"
+    if kind.learns_task:
+        return settings.task(task, agent, seed, None)
+    return settings.task(task, agent, seed, settings.skills(task.split("/")[0], method, seed))
 
 
 def write(results: Results) -> list[Path]:

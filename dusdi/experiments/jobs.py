@@ -14,18 +14,18 @@ import dataclasses
 import functools
 import hashlib
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dusdi.config import configure
 from dusdi.envs import make
 from dusdi.envs.base import World
-from dusdi.errors import CheckpointError, unknown_name
-from dusdi.objectives import METHODS
-from dusdi.run import origin
-from dusdi.task_learning import agent_config
+from dusdi.errors import CheckpointError
+from dusdi.policy import read_policy
+from dusdi.resolve import resolve_downstream, resolve_pretrain
+from dusdi.skills import find_policy
 from dusdi.tasks import make_task
 
 TRAINING = ("skills", "task")
@@ -100,11 +100,12 @@ def skills_job(
 ) -> Job:
     """Returns the job that discovers skills in a world; `name` is the method by default."""
     options = dict(options or {})
-    request = {"method": method, "preset": preset, **fields, "seed": seed}
-    settings = resolved_pretrain_json(make(world, **options), request)
+    own = {**fields, "seed": seed}
+    resolved = resolve_pretrain(make(world, **options), method, preset, own)
+    request = {"method": method, "preset": preset, **own}
     words = [world, *(f"{key}={value}" for key, value in options.items()), name or method]
-    title = "-".join([*words, f"seed{seed}"])
-    return Job("skills", world, title, settings, options, request)
+    title = _joined(*words, f"seed{seed}")
+    return Job("skills", world, title, resolved.settings.to_json(), options, request)
 
 
 def dci_job(skills: Job, *, steps: int) -> Job:
@@ -131,12 +132,13 @@ def task_job(
     fields: Mapping[str, Any],
 ) -> Job:
     """Returns the job that learns a task with an agent, over skills or without."""
-    request = {"agent": agent, "preset": preset, **fields, "seed": seed}
-    settings = resolved_task_json(make_task(task), request)
+    own = {**fields, "seed": seed}
+    resolved = resolve_downstream(make_task(task), agent, preset, own)
+    request = {"agent": agent, "preset": preset, **own}
     method = [str(skills.request["method"])] if skills else []
-    name = "-".join([task.replace("/", "-"), *method, agent, f"seed{seed}"])
+    name = _joined(task, *method, agent, f"seed{seed}")
     inputs = (skills,) if skills else ()
-    return Job("task", task, name, settings, request=request, inputs=inputs)
+    return Job("task", task, name, resolved.settings.to_json(), request=request, inputs=inputs)
 
 
 def return_job(task: Job, *, episodes: int) -> Job:
@@ -145,18 +147,9 @@ def return_job(task: Job, *, episodes: int) -> Job:
     return Job("return", task.environment, task.name, settings, task.options, inputs=(task,))
 
 
-def resolved_pretrain_json(world: World, request: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns all settings that `dusdi.pretrain` would use, or raises a `UsageError`."""
-    if request["method"] not in METHODS:
-        raise unknown_name("method", request["method"], METHODS)
-    fields = {name: value for name, value in request.items() if name != "preset"}
-    return configure(request["preset"], world.presets, fields).to_json()
-
-
-def resolved_task_json(task: World, request: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns all settings that `dusdi.downstream` would use, or raises a `UsageError`."""
-    fields = {name: value for name, value in request.items() if name not in ("agent", "preset")}
-    return agent_config(task, request["agent"], request["preset"], fields).to_json()
+def _joined(*words: str) -> str:
+    """Returns words as part of a folder's name."""
+    return re.sub(r"[^\w.=+-]", "-", "-".join(words))
 
 
 def find_setting(settings: Mapping[str, Any], name: str) -> Any:
@@ -180,11 +173,9 @@ def make_environment(job: Job) -> World:
 
 
 def is_trained(job: Job, runs: Path) -> bool:
-    """Tells whether the run of a training job is there, undamaged and to its end."""
-    folder = job.folder(runs)
+    """Tells whether the policy of a training job is there, undamaged and of its last step."""
     try:
-        step = origin(folder).get("step", 0)
-    except CheckpointError as error:
-        advice = f"remove {folder} to have that run trained again"
-        raise CheckpointError(f"{error}; {advice}") from error
-    return step >= find_setting(job.settings, "steps")
+        description, _ = read_policy(find_policy(job.folder(runs)))
+    except CheckpointError:
+        return False
+    return description.get("step", 0) >= find_setting(job.settings, "steps")

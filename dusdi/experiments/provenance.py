@@ -53,12 +53,10 @@ def _versions(records: Iterable[Record]) -> list[str]:
         for made in _as_list(record.get("made_with")):
             for name, value in made.items():
                 found.setdefault(name, set()).add(str(value) or "unknown")
-        for cores in _as_list(record.get("cores")):
-            found.setdefault("cores", set()).add(str(cores))
-        for measured in _as_list(record.get("measured_with")):
-            found.setdefault("measured at", set()).add(str(measured["commit"]) or "unknown")
+        if record.get("measured_with"):
+            found.setdefault("", set()).add(str(record["measured_with"]["commit"]) or "unknown")
     commits = sorted(found.pop("commit", set()))
-    measured = sorted(found.pop("measured at", set()))
+    measured = sorted(found.pop("", set()))
     lines = []
     if commits:
         lines.append(f"- Trained at commit {', '.join(commits)}.")

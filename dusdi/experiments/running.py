@@ -8,14 +8,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dusdi.evaluation import evaluate_oracle, measure, measure_task
+from dusdi.evaluation import evaluate_expert, measure
 from dusdi.experiments.curves import read_curve, thin
 from dusdi.experiments.jobs import Job, is_trained, make_environment
 from dusdi.experiments.records import Record, write_record
-from dusdi.info import read_run
 from dusdi.metrics.dci import NAMES
+from dusdi.policy import read_description
 from dusdi.pretraining import pretrain
-from dusdi.run import provenance
+from dusdi.provenance import provenance
+from dusdi.skills import find_policy
+from dusdi.task_evaluation import measure_task
 from dusdi.task_learning import downstream
 
 #: The directions of DCI: how they are called, and where they are in what `measure` gives.
@@ -95,14 +97,14 @@ def _measure_return(job: Job, runs: Path, progress: bool) -> dict[str, Any]:
     scores = {
         "return": report["return"],
         "random_skills": report.get("random_skills"),
-        "scripted_expert": report.get("hand_written"),
+        "scripted_reference": report.get("scripted_reference"),
     }
     return {"scores": scores, "measured_with": report["measured_with"], **_origin(report["run"])}
 
 
 def _measure_expert(job: Job, runs: Path, progress: bool) -> dict[str, Any]:
     world = make_environment(job)
-    result = evaluate_oracle(world, progress=progress, **job.settings).to_json()
+    result = evaluate_expert(world, progress=progress, **job.settings).to_json()
     return {"scores": _dci_scores(result), "measured_with": provenance()}
 
 
@@ -127,12 +129,11 @@ def _dci_scores(result: Mapping[str, Any]) -> dict[str, dict[str, float | None]]
 def _about_training(folder: Path, metric: str | None = None) -> dict[str, Any]:
     """Returns the thinned curve of a finished run and where it comes from."""
     metric, curve = read_curve(folder, metric)
-    found = read_run(folder)
-    origin = {**found.description, "step": found.step, "seconds": found.seconds}
-    return {"metric": metric, "curve": thin(curve, metric), **_origin(origin)}
+    description = read_description(find_policy(folder))
+    return {"metric": metric, "curve": thin(curve, metric), **_origin(description)}
 
 
 def _origin(description: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns how a run was made: step, seconds of training, cores and versions."""
-    found = {key: description.get(key) for key in ("step", "cores", "made_with")}
-    return {**found, "seconds": round(description["seconds"], 2)}
+    """Returns how a run was made: its last step, seconds of training, versions and processors."""
+    seconds = round(description["seconds"], 2)
+    return {"step": description["step"], "seconds": seconds, "made_with": description["made_with"]}

@@ -95,4 +95,4 @@ class Cell:
 
 def paper_worlds() -> list[str]:
     """Returns the worlds that the paper measures DCI in."""
-    return [name for name, world in WORLDS.items() if world.paper_dci]
+    return [name for name, world in WORLDS.items() if world.published_dci]

@@ -15,7 +15,7 @@ def cells(settings: Settings) -> list[Cell]:
     runs = [
         ({"world": world, "method": method, "seed": seed}, settings.skills(world, method, seed))
         for world in settings.chosen(paper_worlds())
-        for method in settings.methods or WORLDS[world].paper_dci
+        for method in settings.methods or WORLDS[world].published_dci
         for seed in range(settings.seeds)
     ]
     return dci_cells(settings, runs)

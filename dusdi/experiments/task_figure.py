@@ -50,7 +50,7 @@ def write_task_figure(results: Results, title: str) -> list[Path]:
         f"Return per episode over {EPISODES} episodes with the most probable decisions, mean ± "
         "standard deviation over seeds.",
         "The share is of the way from random choices among the method's own skills to the "
-        "scripted expert.",
+        "scripted reference.",
         "While learning is the area under the learning curve, with sampled decisions, divided by "
         "the steps that all methods have in common.",
         "The last column is the step at which the learning curve (mean of the seeds) first gets "
@@ -58,7 +58,7 @@ def write_task_figure(results: Results, title: str) -> list[Path]:
     ]
     for task, own in finals.groupby("task", sort=False):
         curves = points[points["task"] == task] if len(points) else points
-        lines += ["", f"## {task}", "", _expert_line(own), "", *_task_table(own, curves)]
+        lines += ["", f"## {task}", "", _reference_line(own), "", *_task_table(own, curves)]
     return [
         results.write_csv(points),
         results.write_csv(finals, "-final.csv"),
@@ -74,15 +74,17 @@ def _ends(finals: pd.DataFrame) -> list[dict[str, Any]]:
             "task": keys[0],
             "method": keys[1],
             "random_skills": mean_or_none(own["random_skills"]),
-            "scripted_expert": mean_or_none(own["scripted_expert"]),
+            "scripted_reference": mean_or_none(own["scripted_reference"]),
         }
         for keys, own in finals.groupby(["task", "method"], sort=False)
     ]
 
 
-def _expert_line(finals: pd.DataFrame) -> str:
-    expert = mean_or_none(finals["scripted_expert"])
-    return "There is no scripted expert." if expert is None else f"Scripted expert {expert:,.1f}."
+def _reference_line(finals: pd.DataFrame) -> str:
+    reference = mean_or_none(finals["scripted_reference"])
+    if reference is None:
+        return "There is no scripted reference."
+    return f"Scripted reference {reference:,.1f}."
 
 
 def _task_table(finals: pd.DataFrame, points: pd.DataFrame) -> list[str]:
@@ -109,12 +111,12 @@ def _task_table(finals: pd.DataFrame, points: pd.DataFrame) -> list[str]:
 
 
 def _share(finals: pd.DataFrame) -> str:
-    """Returns how far a method got from its own random skills to the scripted expert."""
+    """Returns how far a method got from its own random skills to the scripted reference."""
     floor = mean_or_none(finals["random_skills"])
-    expert = mean_or_none(finals["scripted_expert"])
-    if floor is None or expert is None or expert == floor:
+    reference = mean_or_none(finals["scripted_reference"])
+    if floor is None or reference is None or reference == floor:
         return "–"
-    return f"{(finals['return'].mean() - floor) / (expert - floor):.0%}"
+    return f"{(finals['return'].mean() - floor) / (reference - floor):.0%}"
 
 
 def _areas(points: pd.DataFrame, method: str, end: float) -> list[float]:

@@ -22,7 +22,7 @@ def score_bars(rows: Sequence[Row], path: File, title: str) -> None:
 
     Args:
       rows: one for each `world`, `method` and `direction`, with the mean of each score under its
-        name, and under name_std, name_paper and name_expert the spread over seeds, the paper's
+        name, and under name_std, name_paper and name_reference the spread over seeds, the paper's
         value (a diamond) and the scripted reference's (a dotted line). None leaves a mark out.
       path: the picture.
       title: above it.
@@ -55,7 +55,7 @@ def _bar_panel(axes: Axes, rows: Sequence[Row], methods: Sequence[str]) -> None:
         if np.isfinite(paper).any():
             mark: dict[str, Any] = {"color": "white", "markeredgecolor": INK, "markersize": 6}
             axes.plot(places, paper, "D", label="paper", **mark)
-    for place, value in enumerate(_values(rows[0], "_expert") if rows else ()):
+    for place, value in enumerate(_values(rows[0], "_reference") if rows else ()):
         if math.isfinite(value):
             ends = [place - 0.42, place + 0.42]
             axes.plot(ends, [value] * 2, ":", color=INK, label="scripted reference")

@@ -50,7 +50,7 @@ def task_curves(rows: Sequence[Row], ends: Sequence[Row], path: File, title: str
 
     Args:
       rows: points, each with its `task`, `method`, `seed`, `step` and `return`.
-      ends: one for each task and method, with the returns of the scripted expert (a dashed line)
+      ends: one for each task and method, with the returns of the scripted reference (a dashed line)
         and of the method's own random skills (a dotted line in its colour); None leaves it out.
       path: the picture.
       title: above it.
@@ -73,15 +73,17 @@ def task_curves(rows: Sequence[Row], ends: Sequence[Row], path: File, title: str
 
 
 def _references(axes: Axes, ends: Sequence[Row], methods: Sequence[str]) -> None:
-    """Draws the returns of the scripted expert and of each method's random skills across."""
-    experts = [row["scripted_expert"] for row in ends if row.get("scripted_expert") is not None]
-    if experts:
-        label = "scripted expert"
-        axes.axhline(np.mean(experts), color=INK, linestyle="--", linewidth=1, label=label)
-    for row in ends:
-        if row.get("random_skills") is not None:
-            tone = style.colour(methods.index(row["method"]))
-            axes.axhline(row["random_skills"], color=tone, linestyle=":", linewidth=1)
+    """Draws the returns of the scripted reference and of each method's random skills across."""
+    found = [row["scripted_reference"] for row in ends if row.get("scripted_reference") is not None]
+    if found:
+        label = "scripted reference"
+        axes.axhline(np.mean(found), color=INK, linestyle="--", linewidth=1, label=label)
+    floors = [row for row in ends if row.get("random_skills") is not None]
+    for row in floors:
+        tone = style.colour(methods.index(row["method"]))
+        axes.axhline(row["random_skills"], color=tone, linestyle=":", linewidth=1)
+    if floors:  # an entry of the legend for all of them
+        axes.plot([], [], ":", color=MUTED, linewidth=1, label="random skills of each method")
 
 
 class Panel(NamedTuple):
