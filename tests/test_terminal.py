@@ -20,11 +20,14 @@ def run(*words):
     print("exit code", code, flush=True)
 
 debug = ["--preset", "debug"]
+run()
 run("envs")
+run("config", "pretrain", "multi-particle")
+run("pretrain", "multi-particle", "--help")
 run("pretrain", "gunner-2d", *debug, "--steps", "640", "--out", "g")
 run("pretrain", "multi-particle", *debug, "--steps", "640", "--out", "p", "--seeds", "2")
 run("pretrain", "gunner-2d", *debug, "--steps", "640", "--method", "diayn", "--out", "d")
-run("pretrain", "gunner-2d", *debug, "--steps", "630", "--skill-kind", "continuous", "--out", "c")
+run("pretrain", "gunner-2d", *debug, "--steps", "630", "--component", "box:2", "--out", "c")
 run("downstream", "g", "gunner-2d/unlimited", *debug, "--steps", "4000", "--out", "t1")
 run("downstream", "p", "multi-particle/food-poison-easy", *debug, "--steps", "4000", "--out", "t2")
 run("evaluate", "g", "--steps", "2000")

@@ -1,0 +1,164 @@
+"""`dusdi evaluate`: measures the skills of a run, or what a run on a task earns."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from rich.table import Table
+from rich.text import Text
+
+from dusdi.checks import check_numbers
+from dusdi.cli import COMMANDS
+from dusdi.cli.messages import console
+from dusdi.cli.options import (
+    OwnWorldOptions,
+    QuietOptions,
+    RunFolderOptions,
+    filled,
+    flag,
+    option,
+)
+from dusdi.cli.parser import Parser, Section, wants_help
+from dusdi.cli.worlds import own_world
+from dusdi.controller import load_controller, solves_task
+from dusdi.errors import UsageError
+from dusdi.evaluation import check_expert, evaluate_expert, measure, world_for
+from dusdi.metrics.dci import NAMES, component_scores, remarks
+from dusdi.progress import say
+from dusdi.skills import load
+from dusdi.task_evaluation import measure_task
+
+
+@dataclasses.dataclass(frozen=True)
+class EvaluateOptions(RunFolderOptions):
+    """What to measure on."""
+
+    steps: int = option(100_000, "environment steps to measure DCI on")
+    episodes: int = option(100, "episodes to measure returns on")
+    seed: int = option(0, "seed of the evaluation")
+    expert: bool = flag("also measure the world's scripted expert, as a reference")
+    json: bool = flag("print one JSON object instead of a table")
+    out: str = option("", "folder of the results (default: the run's)", "DIR")
+
+
+def run(words: list[str]) -> None:
+    """Runs the command."""
+    sections = [
+        Section("", EvaluateOptions),
+        Section("world", OwnWorldOptions),
+        Section("", QuietOptions),
+    ]
+    parser = Parser("evaluate", COMMANDS["evaluate"], sections)
+    if wants_help(words):
+        parser.print_help()
+        return
+    given = parser.parse(words)
+    options = filled(EvaluateOptions, given)
+    check_numbers(steps=options.steps, episodes=options.episodes, seed=options.seed)
+    if solves_task(options.run_folder):
+        evaluate_task(options, given)
+    else:
+        evaluate_skills(options, given)
+
+
+def evaluate_task(options: EvaluateOptions, given: Mapping[str, Any]) -> None:
+    """Measures returns and prints them."""
+    if options.expert:
+        raise UsageError(
+            "--expert is for runs of skill discovery; the scripted reference of a task is always "
+            "measured"
+        )
+    world_options = filled(OwnWorldOptions, given)
+    spec = load_controller(options.run_folder).spec
+    report = measure_task(
+        options.run_folder,
+        own_world(world_options.env, world_options, spec),
+        episodes=options.episodes,
+        seed=options.seed,
+        out=options.out or None,
+        progress="quiet" not in given,
+    )
+    if options.json:
+        print(json.dumps(report))
+        return
+    title = f"{spec.name}, {options.run_folder}, {options.episodes} episodes"
+    console().print(return_table(title, report))
+    say(f"channels: {options.out or options.run_folder}/return.json", sys.stdout)
+
+
+def return_table(title: str, report: Mapping[str, Any]) -> Table:
+    """The return of each seed, beside random skills and the scripted reference."""
+    table = Table("", "return per episode", title=Text(title))
+    references = {"random skills": "random_skills", "scripted reference": "scripted_reference"}
+    for name, key in references.items():
+        if key in report:
+            table.add_row(name, f"{report[key]:,.2f}")
+    for found in report["seeds"]:
+        earned = f"{found['return']:,.2f} ± {found['return_std']:,.2f}"
+        table.add_row(f"this run, seed {found['seed']}", earned)
+    return table
+
+
+def evaluate_skills(options: EvaluateOptions, given: Mapping[str, Any]) -> None:
+    """Measures DCI and prints it."""
+    skills = load(options.run_folder)
+    world_options = filled(OwnWorldOptions, given)
+    world = world_for(skills, own_world(world_options.env, world_options, skills.spec))
+    if options.expert:
+        check_expert(skills, world)
+    how: dict[str, Any] = {"steps": options.steps, "seed": options.seed}
+    how["progress"] = "quiet" not in given
+    report = measure(options.run_folder, world, out=options.out or None, **how)
+    expert = None
+    if options.expert:
+        expert = evaluate_expert(world, skill_length=skills.skill_length, **how).to_json()
+    if options.json:
+        print(json.dumps(report | {"expert": expert} if expert else report))
+        return
+    title = f"DCI of {options.run_folder}, {options.steps:,} steps"
+    output = console()
+    output.print(score_table(title, report, expert))
+    output.print(component_table(report))
+    for remark in remarks(report):
+        say(remark, sys.stdout)
+    folder = options.out or skills.folder or options.run_folder
+    suffix = "-seed*" if len(report["seeds"]) > 1 else ""
+    say(f"importances: {folder}/dci{suffix}.png and {folder}/dci.json", sys.stdout)
+    say(f"where each value of each component leads: {folder}/values{suffix}.png", sys.stdout)
+
+
+def score_table(title: str, report: Mapping[str, Any], expert: Mapping[str, Any] | None) -> Table:
+    """The scores of skills in both directions, and those of the scripted expert if measured."""
+    table = Table("", *NAMES, title=Text(title))
+    for name, source in (("", report), ("scripted expert, ", expert)):
+        if source:
+            table.add_row(f"{name}skills to states (the paper's)", *_scores(source))
+            table.add_row(f"{name}states to skills", *_scores(source["states_to_skills"]))
+    return table
+
+
+def component_table(report: Mapping[str, Any]) -> Table:
+    """How well each skill component is predicted from states, and its factor from skills."""
+    table = Table("component", "factor", title="Each component, and the factor it is about")
+    headings = ("predicted from states", "chance", "D", "factor predicted from skills", "chance")
+    for heading in headings:
+        table.add_column(heading, justify="right")
+    for component, factor, *scores in component_scores(report):
+        numbers = ["-" if score is None else f"{score:.3f}" for score in scores]
+        table.add_row(Text(component), Text(factor), *numbers)
+    return table
+
+
+def _scores(scores: Mapping[str, Any]) -> list[str]:
+    return [_score(scores, name) for name in NAMES]
+
+
+def _score(scores: Mapping[str, Any], name: str) -> str:
+    if scores[name] is None:
+        return "not measured"
+    spread = scores.get(f"{name}_std")
+    return f"{scores[name]:.3f}" + (f" ± {spread:.3f}" if spread is not None else "")

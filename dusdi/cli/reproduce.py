@@ -1,0 +1,72 @@
+"""`dusdi reproduce`: makes a table or figure of the paper."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+from dusdi.cli import COMMANDS
+from dusdi.cli.options import QuietOptions, argument, filled, option
+from dusdi.cli.parser import Parser, Section, wants_help
+from dusdi.experiments import EXPERIMENTS, Settings, reproduce
+from dusdi.presets import PRESETS
+from dusdi.settings import Group
+
+
+@dataclasses.dataclass(frozen=True)
+class ReproduceOptions(Group):
+    """What to reproduce with."""
+
+    experiment: str = argument(
+        "WHAT", "; ".join(f"{name} ({about})" for name, about in EXPERIMENTS.items())
+    )
+    out: str = option("results", "folder of tables and figures", "DIR")
+    runs: str = option("runs/reproduce", "folder of the runs", "DIR")
+    seeds: int = option(3, "how many seeds")
+    preset: str = option("fast", f"settings of the runs: {', '.join(PRESETS)}", "PRESET")
+    steps: int = option(0, "environment steps per run of skill discovery (default: the preset's)")
+    task_steps: int = option(0, "environment steps per downstream run (default: the preset's)")
+    worlds: tuple[str, ...] = option(
+        (),
+        "run the jobs of these only; others are shown if they have records (default: all)",
+        "WORLD ...",
+    )
+    tasks: tuple[str, ...] = option(
+        (),
+        "of fig4 and fig6, run the jobs of these only (default: all of the worlds)",
+        "TASK ...",
+    )
+    methods: tuple[str, ...] = option(
+        (),
+        "of table1, fig4 and more-factors, the methods to show (default: the paper's)",
+        "METHOD ...",
+    )
+    evaluation_steps: int = option(100_000, "steps to measure DCI on")
+    jobs: int = option(1, "jobs at a time, each on its share of the cores")
+
+
+def run(words: list[str]) -> None:
+    """Runs the command."""
+    sections = [Section("", ReproduceOptions), Section("", QuietOptions)]
+    parser = Parser("reproduce", COMMANDS["reproduce"], sections)
+    if wants_help(words):
+        parser.print_help({"steps": "", "task_steps": ""})  # no number stands for the preset's
+        return
+    given = parser.parse(words)
+    options = filled(ReproduceOptions, given)
+    settings = Settings(
+        out=Path(options.out),
+        runs=Path(options.runs),
+        seeds=options.seeds,
+        preset=options.preset,
+        fields={"steps": options.steps} if "steps" in given else {},
+        evaluation_steps=options.evaluation_steps,
+        worlds=options.worlds,
+        tasks=options.tasks,
+        methods=options.methods,
+        task_fields={"steps": options.task_steps} if "task_steps" in given else {},
+        jobs=options.jobs,
+        progress="quiet" not in given,
+    )
+    for path in reproduce(options.experiment, settings):
+        print(path)

@@ -1,0 +1,57 @@
+"""The world or task that a user names on the command line."""
+
+from __future__ import annotations
+
+import shlex
+
+from dusdi.cli.options import WorldOptions
+from dusdi.cli.values import read_json, read_pairs
+from dusdi.envs import WORLDS, World, import_world, make
+from dusdi.errors import UsageError
+from dusdi.types import WorldSpec
+
+FACTOR_FORM = "NAME=ENTRIES, for instance ball=0,1 or arm=2:5 or block=hand[0:3]"
+OPTION_FORM = "NAME=VALUE, for instance agents=5"
+
+
+def named_world(text: str, options: WorldOptions, like: WorldSpec | None = None) -> World:
+    """The world that a user names, with the factors of a run's world (`like`) if none are given."""
+    factors = read_pairs("--factor", FACTOR_FORM, options.factor)
+    pairs = read_pairs("--env-option", OPTION_FORM, options.env_option)
+    values = {name: read_json(value) for name, value in pairs.items()}
+    if ":" in text:
+        return import_world(text, factors, options.proprioception or None, values, like)
+    if text.endswith(".py"):
+        raise UsageError(f"name the function in it that makes the world: {text}:FUNCTION")
+    if (factors or options.proprioception) and text in WORLDS:
+        raise UsageError(
+            f"--factor and --proprioception are for worlds of your own; {text!r} has its factors"
+        )
+    return make(text, **values)
+
+
+def own_world(text: str, options: WorldOptions, like: WorldSpec | None) -> World | None:
+    """The world of the user's own that is named for a run, if one is."""
+    if text:
+        return named_world(text, options, like)
+    if options.factor or options.proprioception or options.env_option:
+        raise UsageError(
+            "--factor, --proprioception and --env-option are for worlds of your own, and none is "
+            "named"
+        )
+    return None
+
+
+def next_options(text: str, options: WorldOptions) -> str:
+    """The options with which later commands find a run's world, if it is not one of dusdi's."""
+    if ":" not in text:
+        return ""
+    words = ["--env", text]
+    for option in options.env_option:
+        words += ["--env-option", option]
+    return " " + shlex.join(words)
+
+
+def folder_name(text: str) -> str:
+    """A world, a task or a method as part of a folder's name."""
+    return text.removeprefix("./").replace("/", "-").replace(":", ".")
