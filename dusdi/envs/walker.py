@@ -103,7 +103,7 @@ class Walker(HostWorld):
             **PHYSICS_PRESET,
             "steps": 512_000,
             "batch_size": 192,
-            "actor_parts": "whole",
+            "additive_actor": False,
             "input_gain": 0.0,
             "discount": 0.99,
             "target_entropy": 0.0,
