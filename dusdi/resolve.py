@@ -110,10 +110,10 @@ class DownstreamSettings(_WholeRun):
 
     def __post_init__(self):
         steps = self.run.num_envs * self.run.rollout_length
-        if steps % self.ppo.batch_size:
+        if steps < self.ppo.batch_size:
             raise UsageError(
-                f"batch_size ({self.ppo.batch_size}) must divide the {steps} high-level steps "
-                f"between two updates (num_envs x rollout_length = {self.run.num_envs} x "
+                f"batch_size ({self.ppo.batch_size}) must not be more than the {steps} high-level "
+                f"steps between two updates (num_envs x rollout_length = {self.run.num_envs} x "
                 f"{self.run.rollout_length})"
             )
 
@@ -137,7 +137,7 @@ def method_in(data: Any) -> type[Method]:
     """The method that settings in JSON name."""
     try:
         return find_method(data["method"])
-    except (KeyError, TypeError) as error:
+    except (KeyError, TypeError, AttributeError) as error:
         raise CheckpointError("the settings of this run name no method") from error
     except UsageError as error:
         raise CheckpointError(str(error)) from error

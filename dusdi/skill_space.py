@@ -220,8 +220,7 @@ class SkillSpace:
         """Skills [..., W] for actions in that space; the inverse of `to_gymnasium`."""
         if self.all_categorical:
             array = np.asarray(action)
-            single = len(self) == 1 and array.shape[-1:] != (1,)
-            return self.check(array[..., None] if single else array)
+            return self.check(array[..., None] if len(self) == 1 else array)
         code = np.asarray(action, np.float32)
         if code.shape[-1:] != (self.size,) or not np.isfinite(code).all():
             raise UsageError(f"an action here is {self.size} finite numbers; got {action!r}")

@@ -373,10 +373,12 @@ def parse_space(text: str | Space) -> Space:
         return text
     kind, _, number = str(text).partition(":")
     try:
-        return SPACES[kind.strip()](int(number))
+        make = SPACES[kind.strip()]
+        size = int(number)
     except (KeyError, ValueError):
         forms = "categorical:K, box:M or sphere:M, for instance categorical:5"
         raise UsageError(f"a component's space is {forms}; got {text!r}") from None
+    return make(size)
 
 
 def space_text(space: Space) -> str:

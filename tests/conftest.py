@@ -12,7 +12,6 @@ import pytest
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", tempfile.mkdtemp(prefix="dusdi-xla-"))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.3")
 
-from dusdi.config import configure
 from dusdi.types import Factor, WorldSpec
 
 # A shell has what it starts in the background ignore Ctrl-C, and children inherit that; some tests send it.
@@ -49,9 +48,3 @@ def spec():
     """A description of two controlled factors (entries 0, 1 and 2) and a proprioceptive one (entry 3)."""
     factors = (Factor("ball", (0, 1)), Factor("box", (2,)), Factor("arm", (3,), controlled=False))
     return WorldSpec("toy", {}, observation_size=4, action_size=2, factors=factors)
-
-
-@pytest.fixture
-def make_config():
-    """Builds a config from the debug preset."""
-    return lambda **fields: configure("debug", {}, fields)

@@ -1,168 +1,223 @@
-"""Small worlds and wrappers with known answers, and rollouts of scripted experts."""
+"""Small worlds, skills and settings with known answers, shared by the tests."""
 
-import dataclasses
-import functools
-from typing import NamedTuple
+from types import SimpleNamespace
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dusdi.envs import HostWorldWrapper, JaxWorld, WorldWrapper
-from dusdi.types import Factor, WorldSpec
+from dusdi.envs.base import HostWorld, JaxWorld, VectorWorld
+from dusdi.resolve import resolve_pretrain
+from dusdi.skill_space import Component, SkillSpace
+from dusdi.skills import Skills
+from dusdi.types import Batch, Factor, Transition, WorldSpec
+
+#: Sizes with which programs compile within a second or two.
+TINY = dict(
+    steps=96,
+    num_envs=4,
+    steps_per_update=4,
+    batch_size=8,
+    random_steps=16,
+    replay_capacity=64,
+    log_every=16,
+    checkpoint_every=96,
+    actor_hidden=(8,),
+    critic_hidden=(8,),
+    skill_length=5,
+)
 
 
-class EdgeSlider(JaxWorld):
-    """A point on a line that starts at 0, moves by up to 0.25 and terminates at -1 and 1."""
+def settings_for(spec: WorldSpec, method: Any = "dusdi", preset: str = "debug", **fields: Any):
+    """The settings of a run of skill discovery in a world of that description."""
+    world: Any = SimpleNamespace(spec=spec, presets={})
+    return resolve_pretrain(world, method, preset, fields).settings
+
+
+def make_space(**spaces: Any) -> SkillSpace:
+    """A skill space of named components."""
+    return SkillSpace(tuple(Component(name, space) for name, space in spaces.items()))
+
+
+def make_batch(skill, next_observation=None, observation=None, skill_age=50, size=4) -> Batch:
+    """Transitions [B] of a world with observations of `size` entries and two actions."""
+    skill = jnp.asarray(skill)
+    rows = len(skill)
+    after = jnp.zeros((rows, size)) if next_observation is None else next_observation
+    before = after if observation is None else observation
+    raw = Transition(
+        observation=jnp.asarray(before, jnp.float32),
+        action=jnp.zeros((rows, 2)),
+        reward=jnp.zeros((rows, 0)),
+        next_observation=jnp.asarray(after, jnp.float32),
+        terminated=jnp.zeros(rows),
+        skill=skill,
+        skill_age=jnp.full(rows, skill_age),
+    )
+    return Batch(*raw, raw=raw)
+
+
+def linear_skills(spec: WorldSpec, space: SkillSpace, matrix: Any, skill_length: int) -> Skills:
+    """Skills whose actions are tanh(encoded skill @ matrix), whatever they observe."""
+    matrix = np.asarray(matrix, np.float32)
+    inputs = np.eye(space.size, dtype=np.float32)
+    hidden = 2 * space.size
+    unbounded = np.full(spec.observation_size, np.inf, np.float32)
+    params = {
+        "low": -unbounded,
+        "high": unbounded,
+        "state_kernel": np.zeros((1, spec.observation_size, hidden), np.float32),
+        "state_bias": np.zeros((1, hidden), np.float32),
+        "skill_columns": np.arange(space.size, dtype=np.int32)[None],
+        "skill_kernel": np.concatenate([inputs, -inputs], axis=1)[None],
+        "output_kernel": np.concatenate([matrix, -matrix])[None],
+        "output_bias": np.zeros(matrix.shape[1], np.float32),
+    }
+    description = {
+        "world": spec.to_json(),
+        "skill_space": space.to_json(),
+        "settings": {"method": "linear", "run": {"skill_length": skill_length, "seeds": 1}},
+        "seed": 0,
+        "step": 1,
+    }
+    return Skills(description, params)
+
+
+class Track(JaxWorld):
+    """Two points on lines that actions move by up to 1; nothing in it is random.
+
+    The first one terminates the episode once it is at `edge` or beyond. The channels pay the
+    places of both.
+    """
 
     spec = WorldSpec(
-        "edge-slider",
+        "track",
         {},
         observation_size=2,
-        action_size=1,
-        factors=(Factor("place", (0,)), Factor("last move", (1,), controlled=False)),
-        episode_length=40,
+        action_size=2,
+        factors=(Factor("first", (0,)), Factor("second", (1,))),
+        episode_length=10,
+        channels=("first", "second"),
     )
+    causal = np.eye(2, dtype=bool)
+
+    def __init__(self, edge: float = 3.0):
+        self._edge = edge
 
     def reset(self, key):
         return jnp.zeros(2)
 
     def step(self, state, action, key):
-        move = 0.25 * jnp.clip(action[0], -1.0, 1.0)
-        return jnp.stack([jnp.clip(state[0] + move, -1.0, 1.0), move])
+        return state + action
 
     def observe(self, state):
         return state
 
     def terminated(self, state):
-        return jnp.abs(state[0]) >= 1.0
+        return state[0] >= self._edge
+
+    def reward(self, state):
+        return state
 
     def render(self, state):
-        return np.zeros((8, 8, 3), np.uint8)
+        return np.full((16, 16, 3), 128, np.uint8)
 
 
-def mix(spec):
-    """A linear map [D + 2, D] of observations, and the description of the world it makes.
+class HostTrack(HostWorld):
+    """The same on the host; it truncates episodes in which the second point is at 6 or beyond."""
 
-    Entries come in reverse order, those of a factor are rotated, and the first two new entries are
-    mixtures of all.
-    """
-    size = spec.observation_size
-    rng = np.random.default_rng(0)
-    matrix = np.zeros((size + 2, size), np.float32)
-    matrix[:2] = rng.normal(size=(2, size))
-    factors = [Factor(f"mixtures of {spec.name}", (0, 1), controlled=False)]
-    for factor in spec.factors:
-        indices = tuple(size + 1 - index for index in factor.indices)
-        rotation, _ = np.linalg.qr(rng.normal(size=(len(indices), len(indices))))
-        matrix[np.ix_(indices, factor.indices)] = rotation
-        factors.append(Factor(factor.name, indices, factor.controlled))
-    name = f"{spec.name}-mixed"
-    changes = {"name": name, "observation_size": size + 2, "factors": tuple(factors)}
-    return matrix, dataclasses.replace(spec, **changes, categorical=())
+    spec = Track.spec
+
+    def __init__(self, edge: float = 3.0):
+        self._edge = edge
+
+    def vector(self, num_envs: int) -> VectorWorld:
+        return _TrackVector(self._edge, num_envs)
 
 
-class Mixed(WorldWrapper):
-    """The same world with another observation."""
+class _TrackVector(VectorWorld):
+    def __init__(self, edge: float, num_envs: int):
+        self._edge = edge
+        self._place = np.zeros((num_envs, 2), np.float32)
 
-    def __init__(self, world):
-        super().__init__(world)
-        self.matrix, self.spec = mix(world.spec)
+    def reset(self, seed=None, mask=None):
+        self._place[slice(None) if mask is None else mask] = 0.0
+        return self._place  # the very array that steps change: callers must not rely on copies
 
-    def observe(self, state):
-        return self.matrix @ super().observe(state)
+    def step(self, actions):
+        self._place = self._place + np.asarray(actions, np.float32)
+        return self._place.copy(), self._place[:, 0] >= self._edge, self._place[:, 1] >= 6
 
+    def rewards(self):
+        return self._place.copy()
 
-class MixedOnHost(HostWorldWrapper):
-    """The same for worlds on the host."""
+    def state(self):
+        return self._place.copy()
 
-    def __init__(self, world):
-        super().__init__(world)
-        self.matrix, self.spec = mix(world.spec)
-
-    def observe(self, observations, state):
-        return observations @ self.matrix.T
-
-
-class Remembered(NamedTuple):
-    inner: object
-    last: jax.Array
+    def render(self, index=0):
+        return np.full((16, 16, 3), 128, np.uint8)
 
 
-class Stacked(WorldWrapper):
-    """A wrapper with a state of its own: it also shows the observation before."""
+class Noise(JaxWorld):
+    """Two points moved by actions and by chance, which start by chance: every seed differs."""
 
-    def __init__(self, world):
-        super().__init__(world)
-        size = world.spec.observation_size
-        before = Factor("before", tuple(range(size, 2 * size)), controlled=False)
-        changes = {"observation_size": 2 * size, "factors": (*world.spec.factors, before)}
-        self.spec = dataclasses.replace(world.spec, name=f"{world.spec.name}-stacked", **changes)
-
-    def inner_state(self, state):
-        return state.inner
-
-    def with_inner_state(self, state, inner):
-        return state._replace(inner=inner)
+    spec = WorldSpec(
+        "noise",
+        {},
+        observation_size=2,
+        action_size=2,
+        factors=(Factor("first", (0,)), Factor("second", (1,))),
+        episode_length=20,
+        channels=("near",),
+    )
 
     def reset(self, key):
-        inner = self.world.reset(key)
-        return Remembered(inner, self.world.observe(inner))
+        return jax.random.uniform(key, (2,), minval=-1.0, maxval=1.0)
 
     def step(self, state, action, key):
-        last = self.world.observe(state.inner)
-        return Remembered(self.world.step(state.inner, action, key), last)
+        return jnp.clip(state + 0.2 * action + 0.05 * jax.random.normal(key, (2,)), -1.0, 1.0)
 
     def observe(self, state):
-        return jnp.concatenate([super().observe(state), state.last])
+        return state
+
+    def reward(self, state):
+        return -jnp.sum(state**2, keepdims=True)
+
+    def render(self, state):
+        return np.zeros((16, 16, 3), np.uint8)
 
 
-def roll_out(world, act, *, steps, num_envs=8, seed=0):
-    """The last states and the rewards [steps, n, K] of a policy `act(state, key)` in JAX."""
+class Edge(JaxWorld):
+    """A ball on a ridge: it rolls off to either side unless it is pushed back; each step pays 1.
 
-    def advance(state, key):
-        act_key, step_key = jax.random.split(key)
-        action = jax.vmap(act)(state, jax.random.split(act_key, num_envs))
-        keys = jax.random.split(step_key, num_envs)
-        state = jax.vmap(world.step)(state, action, keys)
-        return state, jax.vmap(world.reward)(state)
+    Without pushing it falls within about ten steps; an episode has 50.
+    """
 
-    @jax.jit
-    def run(key):
-        reset_key, key = jax.random.split(key)
-        start = jax.vmap(world.reset)(jax.random.split(reset_key, num_envs))
-        return jax.lax.scan(advance, start, jax.random.split(key, steps))
+    spec = WorldSpec(
+        "edge",
+        {},
+        observation_size=1,
+        action_size=1,
+        factors=(Factor("ball", (0,)),),
+        episode_length=50,
+        channels=("upright",),
+    )
 
-    return run(jax.random.PRNGKey(seed))
+    def reset(self, key):
+        return jax.random.uniform(key, (1,), minval=-0.3, maxval=0.3)
 
+    def step(self, state, action, key):
+        return 1.2 * state + 0.2 * action
 
-def random_action(world):
-    """A policy of uniform actions for `roll_out`."""
-    return lambda state, key: jax.random.uniform(key, (world.spec.action_size,), minval=-1.0)
+    def observe(self, state):
+        return state
 
+    def terminated(self, state):
+        return jnp.abs(state[0]) > 1
 
-def roll_out_on_host(world, act, *, steps, num_envs=8, seed=0):
-    """The last observations and the rewards [steps, n, K] of a policy `act(state)` on the host."""
-    vector = world.vector(num_envs)
-    observation = vector.reset(seed)
-    rewards = []
-    for _ in range(steps):
-        observation, _, _ = vector.step(act(vector.state()))
-        rewards.append(vector.rewards())
-    vector.close()
-    return observation, np.array(rewards)
+    def reward(self, state):
+        return jnp.ones(1)
 
-
-@functools.cache
-def settle_expert(world):
-    """A compiled function of a seed and a skill: the observation after 40 steps of the expert."""
-
-    def advance(state, skill):
-        return world.step(state, world.expert(state, skill), jax.random.PRNGKey(0)), None
-
-    def settle(seed, skill):
-        state = world.reset(jax.random.PRNGKey(seed))
-        state, _ = jax.lax.scan(advance, state, jnp.broadcast_to(skill, (40, *skill.shape)))
-        return world.observe(state)
-
-    return jax.jit(settle)
+    def render(self, state):
+        return np.zeros((16, 16, 3), np.uint8)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from probes import settle_expert
+from wrapped_worlds import settle_expert
 
 from dusdi.envs.gunner import DEPOTS, Gunner2D, GunnerState
 

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from probes import roll_out_on_host
+from wrapped_worlds import roll_out_on_host
 
 from dusdi.envs.household import HouseholdState
 from dusdi.envs.household_model import APPLIANCES, OBJECTS

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from probes import random_action, roll_out
+from wrapped_worlds import random_action, roll_out
 
 import dusdi
 from dusdi.envs.gunner import GunnerState

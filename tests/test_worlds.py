@@ -12,7 +12,7 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from probes import EdgeSlider, settle_expert
+from wrapped_worlds import EdgeSlider, settle_expert
 
 from dusdi.envs import WORLDS, GymnasiumView, make
 from dusdi.envs.gunner import Gunner2D, GunnerState

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from probes import EdgeSlider, Mixed, MixedOnHost, Stacked, roll_out, roll_out_on_host
+from wrapped_worlds import EdgeSlider, Mixed, MixedOnHost, Stacked, roll_out, roll_out_on_host
 
 import dusdi
 from dusdi.envs.household import Household

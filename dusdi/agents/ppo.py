@@ -284,10 +284,11 @@ class PPO:
             )
             return (params, optimiser, going), metrics
 
+        # Each epoch takes the rows in another order; those that fill no minibatch are left out.
+        used = rows // settings.batch_size * settings.batch_size
         keys = jax.random.split(key, settings.epochs)
-        order = jax.vmap(lambda key: jax.random.permutation(key, rows))(keys).reshape(
-            -1, settings.batch_size
-        )
+        order = jax.vmap(lambda key: jax.random.permutation(key, rows)[:used])(keys)
+        order = order.reshape(-1, settings.batch_size)
         (params, optimiser, _), metrics = jax.lax.scan(
             step, (state.params, state.optimiser, jnp.bool_(True)), order
         )
