@@ -14,12 +14,13 @@ import jax
 import numpy as np
 import pytest
 from conftest import SLIDERS, Sliders
+from dusdi.config import configure
+from dusdi.rollout import HostStepper
 from gymnasium.utils.env_checker import check_env
 
 import dusdi
 from dusdi import checkpoint
 from dusdi.cli import main
-from dusdi.config import configure
 from dusdi.controller import FlatController, load_controller
 from dusdi.envs.base import JaxWorld
 from dusdi.errors import UsageError
@@ -27,7 +28,6 @@ from dusdi.evaluation import floor_returns, measure_task, returns
 from dusdi.hierarchy import GraphHierarchy, Hierarchy
 from dusdi.learner import Learner
 from dusdi.policy import Skills
-from dusdi.rollout import HostStepper
 from dusdi.types import Factor, WorldSpec
 
 

@@ -7,6 +7,7 @@ import warnings
 import imageio.v3 as imageio
 import numpy as np
 import pytest
+from dusdi.rollout import MAX_COPIES, collect
 
 import dusdi
 from dusdi.cli import main
@@ -14,7 +15,6 @@ from dusdi.envs.base import HostWorld, VectorWorld
 from dusdi.envs.gunner import Gunner2D
 from dusdi.errors import UsageError
 from dusdi.evaluation import measure, measure_task, returns
-from dusdi.rollout import MAX_COPIES, collect
 from dusdi.skills import Discrete
 from dusdi.types import Factor, WorldSpec
 

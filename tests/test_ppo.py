@@ -4,9 +4,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from dusdi.config import PPOConfig, configure
 
 from dusdi.agents.ppo import PPO, Rollout
-from dusdi.config import PPOConfig, configure
 from dusdi.skills import Continuous, Discrete
 
 KEY = jax.random.PRNGKey(0)

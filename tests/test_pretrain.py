@@ -8,18 +8,18 @@ import subprocess
 import sys
 import time
 
+import dusdi.loop
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from conftest import SLIDERS, Sliders
+from dusdi.objectives.dusdi import Dusdi
 
 import dusdi
-import dusdi.loop
 from dusdi import checkpoint
 from dusdi.errors import NonFiniteError, UsageError
 from dusdi.learner import Learner, make_trainer
-from dusdi.objectives.dusdi import Dusdi
 from dusdi.run import held
 
 RUN_IN_CHILD = """

@@ -4,9 +4,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from dusdi.config import configure
 
 from dusdi.agents.sac import SAC
-from dusdi.config import configure
 from dusdi.nets import squashed_gaussian
 from dusdi.skills import Discrete
 from dusdi.types import Transition

@@ -6,10 +6,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-
-from dusdi.errors import UsageError
 from dusdi.objectives import make_objective
 from dusdi.objectives.discriminator import Discriminators
+
+from dusdi.errors import UsageError
 from dusdi.skills import Continuous, Discrete
 from dusdi.types import Transition
 
