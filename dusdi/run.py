@@ -140,10 +140,14 @@ class Run:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(self.folder))
         self.description |= {"step": step, "seconds": seconds}
         checkpoint.save(self.folder / "checkpoints", step, state, self.description)
+        self.write_policies(policies)
+        self._write_description()
+
+    def write_policies(self, policies: Sequence[Policy]) -> None:
+        """Writes the policy of each seed."""
         for seed, policy in zip(self._seeds, policies, strict=True):
             path = self.folder / policy_name(len(self._seeds), seed)
             write_policy(path, policy, {**self.description, "seed": seed})
-        self._write_description()
 
     def close(self) -> None:
         with suppress(OSError):  # what could not be written was said before

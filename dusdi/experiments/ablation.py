@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pandas as pd
 
+from dusdi.envs import make
 from dusdi.experiments.jobs import dci_job
 from dusdi.experiments.results import Results, markdown_table, mean_and_spread, mean_text
 from dusdi.experiments.settings import Cell, Settings, paper_worlds
 from dusdi.metrics.dci import NAMES
+from dusdi.resolve import resolve_pretrain
+from dusdi.types import WorldSpec
 
 FIRST_SEED = 100  # tuning seeds are no seeds of the other tables
 DIRECTION = "skills to states"
@@ -28,15 +31,43 @@ DECISIONS: dict[str, dict[str, Any]] = {
     "fixed temperature": {"learn_alpha": False},
     "every critic sees the whole skill": {"critic_skill": "all"},
     "entropy as a Q channel": {"entropy_backup": "channel"},
-    "discount 0.9": {"discount": 0.9},
+    "discriminators with a hidden layer": {"discriminator_hidden": (64,)},
 }
+#: Settings of a world that are no decisions: how much is learned, and in how large steps.
+BUDGET = ("steps", "num_envs", "steps_per_update", "batch_size", "background_steps")
+
+
+def world_decisions(world: str, preset: str) -> dict[str, dict[str, Any]]:
+    """Each setting of a world's own switched back to what the preset says for all worlds."""
+    made = make(world)
+    own = made.presets.get(preset, {})
+    usual = resolve_pretrain(Plain(made.spec), preset=preset).settings.flat()  # type: ignore[arg-type]
+    return {
+        f"{name} {usual[name]} instead of {value}": {name: usual[name]}
+        for name, value in own.items()
+        if name not in BUDGET and usual[name] != value
+    }
+
+
+class Plain(NamedTuple):
+    """A world without settings of its own."""
+
+    spec: WorldSpec
+    presets: dict[str, Any] = {}
+
+
+def _all_decisions(world: str, preset: str) -> dict[str, dict[str, Any]]:
+    """The decisions for all worlds, and those of a world that are not among them."""
+    own = world_decisions(world, preset)
+    same = list(DECISIONS.values())
+    return {**DECISIONS, **{label: fields for label, fields in own.items() if fields not in same}}
 
 
 def cells(settings: Settings) -> list[Cell]:
     """Returns the preset and every decision that changes something, in each world."""
     found = []
     for world in settings.chosen(paper_worlds()):
-        variants = {settings.preset: {}, **DECISIONS}
+        variants = {settings.preset: {}, **_all_decisions(world, settings.preset)}
         for index, (label, fields) in enumerate(variants.items()):
             name = "-".join(["dusdi", *(f"{key}={value}" for key, value in fields.items())])
             for seed in range(FIRST_SEED, FIRST_SEED + settings.seeds):
