@@ -73,7 +73,7 @@ def test_evaluate_prints_a_table(run, capsys):
 
 def test_evaluate_measures_the_policy_that_is_named_and_the_scripted_expert(run, capsys):
     policy = run / "policy-seed1.safetensors"
-    assert main(["evaluate", str(policy), "--steps", "10000", "--expert", "--json"]) == 0
+    assert main(["evaluate", str(policy), "--steps", "20000", "--expert", "--json"]) == 0
     result = json.loads(capsys.readouterr().out)
     assert [seed["seed"] for seed in result["seeds"]] == [1]
     assert result["expert"]["disentanglement"] > 0.8
