@@ -115,7 +115,7 @@ def test_unknown_names_come_with_the_nearest():
         resolve_downstream(WORLD, "pp0")
     with pytest.raises(UsageError, match="unknown setting 'epoch'; did you mean epochs"):
         resolve_downstream(WORLD, "ppo", fields={"epoch": 3})
-    with pytest.raises(UsageError, match="batch_size .81. must not be more than the 80"):
+    with pytest.raises(UsageError, match=r"batch_size .81. must not be more than the 80"):
         resolve_downstream(WORLD, "ppo", "debug", {"batch_size": 81})
 
 
@@ -124,7 +124,7 @@ def test_methods_that_can_not_be_imported_are_refused():
         settings_for(Noise.spec, "no_such_module:Method")
     with pytest.raises(UsageError, match="can't be imported"):
         settings_for(Noise.spec, "dusdi.methods:Missing")
-    with pytest.raises(UsageError, match="is not a class of dusdi.Method"):
+    with pytest.raises(UsageError, match=r"is not a class of dusdi.Method"):
         settings_for(Noise.spec, "dusdi.types:Factor")
     with pytest.raises(UsageError, match="a method is a name or a class"):
         settings_for(Noise.spec, 3)

@@ -55,7 +55,8 @@ class DusdiSettings(FactoredSkillSettings, DiscriminatorSettings, MethodSettings
 
     def __post_init__(self):
         if isinstance(self.rewards, Mapping):
-            texts = [f"{name}={name_function(given)}" for name, given in self.rewards.items()]
+            named = self.rewards.items()
+            texts = [f"{name}={name_function(given, name)}" for name, given in named]
             object.__setattr__(self, "rewards", tuple(texts))
         super().__post_init__()
 

@@ -21,10 +21,11 @@ from dusdi.types import Batch, WorldSpec
 
 RewardFunction = Callable[[jax.Array, jax.Array, jax.Array], jax.Array]
 
-_HANDED_IN: dict[str, RewardFunction] = {}  # by the name that settings store
+#: By component and the name that settings store: functions without a name of their own share one.
+_HANDED_IN: dict[tuple[str, str], RewardFunction] = {}
 
 
-def name_function(function: RewardFunction | str) -> str:
+def name_function(function: RewardFunction | str, component: str) -> str:
     """The name `package.module:function`, by which `find_function` finds it again."""
     if isinstance(function, str):
         return function
@@ -32,14 +33,14 @@ def name_function(function: RewardFunction | str) -> str:
         raise UsageError(f"a reward is a function or package.module:function, not {function!r}")
     kind = function if hasattr(function, "__qualname__") else type(function)
     name = f"{kind.__module__}:{kind.__qualname__}"
-    _HANDED_IN[name] = function
+    _HANDED_IN[component, name] = function
     return name
 
 
-def find_function(name: str) -> RewardFunction:
-    """The function of that name: one that was handed in, or imported from its module."""
-    if name in _HANDED_IN:
-        return _HANDED_IN[name]
+def find_function(name: str, component: str) -> RewardFunction:
+    """The function of that name: one handed in for a component, or imported from its module."""
+    if (component, name) in _HANDED_IN:
+        return _HANDED_IN[component, name]
     module, _, attribute = name.partition(":")
     try:
         found: Any = importlib.import_module(module)
@@ -64,7 +65,10 @@ class FunctionSource:
         """`names` are those of the functions, one for each target."""
         self.targets = tuple(targets)
         self._space = space
-        self._functions = [find_function(name) for name in names]
+        self._functions = [
+            find_function(name, space.names[target])
+            for name, target in zip(names, self.targets, strict=True)
+        ]
         self._indices = [np.array(spec.controlled[target].indices) for target in targets]
         for target, function in zip(self.targets, self._functions, strict=True):
             self._check(target, function)
