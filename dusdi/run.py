@@ -54,16 +54,18 @@ def describe_run(
       kind: "skills", "flat" or "hierarchy".
       spec: its world or task.
       settings: of the run.
-      before: the description of the run that goes on, if it is not new.
+      before: the description of the run that goes on, if it is not new; says how far it is.
       origin: what else it builds on: `skills`, or the policy that it `start`s from.
     """
     before = before or {}
+    so_far = {name: before[name] for name in ("step", "seconds") if name in before}
     return {
         "id": before.get("id") or uuid.uuid4().hex,
         "kind": kind,
         "settings": settings.to_json(),
         "world": spec.to_json(),
         "made_with": with_current(before.get("made_with")),
+        **so_far,
         **(origin or {}),
     }
 
@@ -137,10 +139,14 @@ class Run:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(self.folder))
         self.description |= {"step": step, "seconds": seconds}
         checkpoint.save(self.folder / "checkpoints", step, state, self.description)
+        self.write_policies(policies)
+        self._write_description()
+
+    def write_policies(self, policies: Sequence[Policy]) -> None:
+        """Writes the policy of each seed, as it is at the step that the description names."""
         for seed, policy in zip(self._seeds, policies, strict=True):
             path = self.folder / policy_name(len(self._seeds), seed)
             write_policy(path, policy, {**self.description, "seed": seed})
-        self._write_description()
 
     def close(self) -> None:
         with suppress(OSError):  # what could not be written was said before
