@@ -95,9 +95,7 @@ def run_sac(
             space = {"skill_space": method.skill_space.to_json()}
             description = describe_run(kind, world.spec, settings, origins, before, origin) | space
             state = first_or_saved_state(trainer, previous)
-            if previous and previous.found:
-                description["seconds"] = previous.description.get("seconds", 0.0)
-            elif start is not None:
+            if start is not None and not (previous and previous.found):
                 state = start(state, settings)
             title = f"{method.name} in {world.spec.name}"
             state, rows = run_training(

@@ -56,10 +56,11 @@ def describe_run(
       spec: its world or task.
       settings: of the run.
       origins: where settings that are not defaults come from.
-      before: the description of the run that goes on, if it is not new.
+      before: the description of the run that goes on, if it is not new; says how far it is.
       origin: what else it builds on: `skills`, or the policy that it `start`s from.
     """
     before = before or {}
+    so_far = {name: before[name] for name in ("step", "seconds") if name in before}
     return {
         "id": before.get("id") or uuid.uuid4().hex,
         "kind": kind,
@@ -67,6 +68,7 @@ def describe_run(
         "origins": dict(origins),
         "world": spec.to_json(),
         "made_with": with_current(before.get("made_with")),
+        **so_far,
         **(origin or {}),
     }
 
@@ -144,7 +146,7 @@ class Run:
         self._write_description()
 
     def write_policies(self, policies: Sequence[Policy]) -> None:
-        """Writes the policy of each seed."""
+        """Writes the policy of each seed, as it is at the step that the description names."""
         for seed, policy in zip(self._seeds, policies, strict=True):
             path = self.folder / policy_name(len(self._seeds), seed)
             write_policy(path, policy, {**self.description, "seed": seed})

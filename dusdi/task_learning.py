@@ -89,8 +89,6 @@ def _learn_to_choose(
             before = previous.description if previous else None
             description = describe_run("hierarchy", task.spec, settings, origins, before, origin)
             state = first_or_saved_state(trainer, previous)
-            if previous and previous.found:
-                description["seconds"] = previous.description.get("seconds", 0.0)
             title = f"{settings.agent} on {task.spec.name}"
             state, _ = run_training(
                 trainer, state, description, out, title=title, progress=progress

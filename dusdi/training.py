@@ -58,8 +58,7 @@ def run_training(
     done = int(state.iteration) * size
     state = trainer.restart(state)  # before anything is written: a world may fail here
     run = Run(folder, description, trainer.seeds, done) if folder else None
-    if run and done:  # the files of a run that is resumed may be damaged or gone
-        run.description["step"] = done
+    if run and done:  # the files may be older than the checkpoint, or damaged
         run.write_policies(trainer.policies(state))
     total = size * math.ceil(trainer.settings.run.steps / size)
     seconds = float(description.get("seconds", 0.0))

@@ -1,27 +1,42 @@
-"""Worlds with known answers, shared by the tests."""
+"""What the tests share: a world with a known answer, and runs that are trained once a session."""
 
+import csv
+import json
 import os
+import shutil
 import signal
-import tempfile
+from pathlib import Path
 
 import gymnasium
 import numpy as np
 import pytest
+from filelock import FileLock
 
-# Before JAX starts, here and in child processes: programs that several tests need are compiled once.
-os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", tempfile.mkdtemp(prefix="dusdi-xla-"))
-os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.3")
+# Before JAX starts, here and in child processes: a program is compiled once for all tests and all
+# sessions, and quickly rather than well. Tests that learn for long do so in a child process
+# without these flags.
+os.environ |= {
+    "JAX_COMPILATION_CACHE_DIR": str(Path(__file__).parents[1] / ".pytest_cache" / "xla"),
+    "JAX_COMPILATION_CACHE_MAX_SIZE": str(500 * 2**20),
+    "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+    "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
+    "XLA_FLAGS": "--xla_backend_optimization_level=0",
+}
 
+import dusdi
+from dusdi import checkpoint, pretraining, trainers
+from dusdi.policy import read_policy
 from dusdi.types import Factor, WorldSpec
 
-# A shell has what it starts in the background ignore Ctrl-C, and children inherit that; some tests send it.
+# A shell has what it starts in the background ignore Ctrl-C, and children inherit that; some tests
+# send it.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 SLIDERS = {"left": [0], "middle": [1], "right": [2]}
 
 
 class Sliders(gymnasium.Env):
-    """Three independent points on lines, moved by actions that are hidden mixtures: action @ MIX is the movement.
+    """Three independent points on lines, moved by hidden mixtures of actions (action @ MIX).
 
     Disentangled skills put each point to a place of its own; the fourth observation is noise.
     """
@@ -45,6 +60,130 @@ class Sliders(gymnasium.Env):
 
 @pytest.fixture
 def spec():
-    """A description of two controlled factors (entries 0, 1 and 2) and a proprioceptive one (entry 3)."""
+    """A description of two controlled factors (entries 0, 1 and 2) and one that is not (3)."""
     factors = (Factor("ball", (0, 1)), Factor("box", (2,)), Factor("arm", (3,), controlled=False))
     return WorldSpec("toy", {}, observation_size=4, action_size=2, factors=factors)
+
+
+# --- runs that are trained once for all tests and all processes ---
+
+
+@pytest.fixture(scope="session")
+def shared_folder(tmp_path_factory):
+    """A folder that all processes of this session share."""
+    folder = tmp_path_factory.getbasetemp()
+    return folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder
+
+
+def made_once(folder, make):
+    """A folder that the first process to come makes by `make(folder)`; the others wait for it."""
+    with FileLock(f"{folder}.lock"):
+        if not folder.exists():
+            unfinished = folder.with_name(f"{folder.name}-unfinished")
+            shutil.rmtree(unfinished, ignore_errors=True)
+            make(unfinished)
+            unfinished.rename(folder)
+    return folder
+
+
+def train(out, env="gunner-2d", **fields):
+    """A run of preset debug without progress bar, of two seeds."""
+    fields = {"preset": "debug", "progress": False, "seeds": 2, **fields}
+    return dusdi.pretrain(env, out=out, **fields)
+
+
+@pytest.fixture(scope="session")
+def gunner_run(shared_folder):
+    """A run in 2D Gunner: seeds 0 and 1, 1,920 steps, checkpoints at 1,280 and 1,920. Read only."""
+    return made_once(shared_folder / "gunner", lambda out: train(out, steps=1_920))
+
+
+@pytest.fixture
+def gunner(gunner_run, tmp_path):
+    """A copy of that run to write into."""
+    return shutil.copytree(gunner_run, tmp_path / "gunner")
+
+
+@pytest.fixture(scope="session")
+def household_run(shared_folder):
+    """A run in the household, a world on the host: seed 0, 640 steps. Read only."""
+
+    def make(out):
+        train(out, "household", seeds=1, steps=640)
+
+    return made_once(shared_folder / "household", make)
+
+
+@pytest.fixture(scope="session")
+def task_run(shared_folder, gunner_run):
+    """PPO over that run's skills in gunner-2d/limited: seed 0, 8,000 steps. Read only."""
+
+    def make(out):
+        options = {"preset": "debug", "steps": 8_000, "checkpoint_every": 4_000, "progress": False}
+        dusdi.downstream(gunner_run, "gunner-2d/limited", out=out, **options)
+
+    return made_once(shared_folder / "task", make)
+
+
+@pytest.fixture
+def task(task_run, tmp_path):
+    """A copy of that run to write into."""
+    return shutil.copytree(task_run, tmp_path / "task")
+
+
+@pytest.fixture
+def shared_programs():
+    """Runs that differ only in their length share a trainer: to trace its programs takes seconds.
+
+    Not for tests that change what is compiled.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pretraining, "make_trainer", _shared_trainer)
+        yield
+
+
+_TRAINERS = {}
+
+
+def _shared_trainer(world, settings):
+    if not isinstance(world, dusdi.JaxWorld):
+        return trainers.make_trainer(world, settings)
+    described = settings.to_json()
+    described["run"].pop("steps")
+    key = json.dumps([type(world).__qualname__, world.spec.to_json(), described])
+    if key not in _TRAINERS:
+        _TRAINERS[key] = trainers.make_trainer(world, settings)
+    _TRAINERS[key].settings = settings
+    return _TRAINERS[key]
+
+
+# --- reading runs ---
+
+
+def log_rows(folder):
+    """The rows of progress.csv without the one column that depends on the clock."""
+    with (folder / "progress.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    return [{name: value for name, value in row.items() if name != "seconds"} for row in rows]
+
+
+def newest_checkpoint(folder):
+    """The path of the newest checkpoint of a run."""
+    return checkpoint.newest_first(folder / "checkpoints")[0]
+
+
+def assert_same_result(left, right):
+    """Two runs have the same log rows and, bit for bit, the same last state and policies."""
+    assert log_rows(left) == log_rows(right)
+    states = [checkpoint.load(newest_checkpoint(folder)).arrays for folder in (left, right)]
+    assert _differing(*states) == []
+    names = [sorted(path.name for path in folder.glob("policy*")) for folder in (left, right)]
+    assert names[0] == names[1] != []
+    for name in names[0]:
+        policies = [read_policy(folder / name)[1] for folder in (left, right)]
+        assert _differing(*policies) == []
+
+
+def _differing(left, right):
+    assert left.keys() == right.keys()
+    return [name for name in left if left[name].tobytes() != right[name].tobytes()]

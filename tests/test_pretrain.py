@@ -1,344 +1,335 @@
-"""The whole loop: resume bit for bit, refuse what can't work, stop cleanly."""
+"""A run from beginning to end: it resumes bit for bit, stops cleanly, and leaves others alone."""
 
-import csv
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
 
-import dusdi.loop
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from conftest import SLIDERS, Sliders
-from dusdi.objectives.dusdi import Dusdi
+from conftest import SLIDERS, Sliders, assert_same_result, log_rows, train
 
 import dusdi
-from dusdi import checkpoint
+from dusdi import checkpoint, provenance, training
+from dusdi.envs.gunner import Gunner2D
 from dusdi.errors import NonFiniteError, UsageError
-from dusdi.learner import Learner, make_trainer
-from dusdi.run import held
+from dusdi.methods.dusdi import Dusdi
+from dusdi.run import Run, locked
 
-RUN_IN_CHILD = """
-import sys; sys.path.insert(0, {tests!r})
-import dusdi
-import dusdi.loop
-from conftest import SLIDERS, Sliders
-world = dusdi.make("gunner-2d") if {kind!r} == "graph" else dusdi.from_gymnasium(Sliders, SLIDERS)
-fields = dict(elsewhere_weight=1.0, elsewhere_steps=2560, discriminator_decay=1e-2, reward_floor=0.2)
-fields |= dict(input_limit=3, input_limit_from=1000)
-dusdi.pretrain(world, preset="debug", out={out!r}, resume=True, progress=False, seeds={seeds}, **fields)
-"""
+shared_programs = pytest.mark.usefixtures("shared_programs")
 
 
-def child(kind, out, seeds=1):
-    code = RUN_IN_CHILD.format(
-        tests=os.path.dirname(__file__), kind=kind, out=str(out), seeds=seeds
-    )
-    return subprocess.Popen([sys.executable, "-c", code])
+class Killed(BaseException):
+    """A process that ends at once, in the test's own process."""
 
 
-def rows(folder):
-    """The CSV without the one column that depends on the clock."""
-    with (folder / "progress.csv").open(newline="") as file:
-        return [
-            {name: value for name, value in row.items() if name != "seconds"}
-            for row in csv.DictReader(file)
-        ]
+def kill_after_save(monkeypatch, saves):
+    """Ends the next run right after so many checkpoints are on the disk, before anything else."""
+    left = [saves]
+    usual = checkpoint.save
+
+    def save(*arguments):
+        usual(*arguments)
+        left[0] -= 1
+        if not left[0]:
+            raise Killed
+
+    monkeypatch.setattr(checkpoint, "save", save)
 
 
-def final_arrays(folder):
-    return checkpoint.load_newest(folder / "checkpoints").arrays
+def kill_before_training(monkeypatch):
+    """Ends the next run once its folder is made, before the first step."""
+
+    def die(self):
+        raise Killed
+
+    monkeypatch.setattr(training.TrainingLoop, "run", die)
 
 
-def same(left, right):
-    assert left.keys() == right.keys()
-    return [name for name in left if left[name].tobytes() != right[name].tobytes()] == []
+def run_and_die(monkeypatch, out, **fields):
+    with pytest.raises(Killed):
+        train(out, **fields)
+    monkeypatch.undo()
 
 
-@pytest.mark.parametrize(("kind", "seeds"), [("graph", 2), ("host", 1)])
-def test_a_killed_run_resumes_bit_for_bit(tmp_path, kind, seeds):
-    whole, killed = tmp_path / "whole", tmp_path / "killed"
-    assert child(kind, whole, seeds).wait() == 0
-    process = child(kind, killed, seeds)
-    while not list((killed / "checkpoints").glob("step-*.safetensors")):
-        time.sleep(0.002)
-        assert process.poll() is None, "finished before it could be killed"
-    process.send_signal(signal.SIGKILL)
-    process.wait()
-    assert len(rows(killed)) < len(rows(whole))
-    assert child(kind, killed, seeds).wait() == 0
-    assert rows(killed) == rows(whole)
-    assert same(final_arrays(killed), final_arrays(whole))
+# --- resuming ---
 
 
-def test_the_pieces_of_the_loop_do_not_matter(tmp_path, monkeypatch):
-    dusdi.pretrain("gunner-2d", preset="debug", out=tmp_path / "a", progress=False)
-    monkeypatch.setattr(dusdi.loop, "PIECE_SECONDS", 0.0)
-    dusdi.pretrain("gunner-2d", preset="debug", out=tmp_path / "b", progress=False)
-    assert rows(tmp_path / "a") == rows(tmp_path / "b")
-    assert same(final_arrays(tmp_path / "a"), final_arrays(tmp_path / "b"))
+@pytest.mark.parametrize("saves", [1, 2])
+@shared_programs
+def test_a_killed_run_resumes_bit_for_bit(gunner_run, tmp_path, monkeypatch, saves):
+    out = tmp_path / "run"
+    kill_after_save(monkeypatch, saves)
+    run_and_die(monkeypatch, out, steps=1_920)
+    assert len(log_rows(out)) < len(log_rows(gunner_run))
+    assert train(out, resume=True).step == 1_920
+    assert_same_result(out, gunner_run)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_ctrl_c_and_kill_save_and_resume_gives_the_same_numbers(tmp_path, number):
-    dusdi.pretrain("gunner-2d", preset="debug", out=tmp_path / "whole", progress=False)
-    code = [
-        sys.executable,
-        "-m",
-        "dusdi.cli",
-        "pretrain",
-        "gunner-2d",
-        "--preset",
-        "debug",
-        "--quiet",
-    ]
-    code += ["--out", str(tmp_path / "stopped")]
-    process = subprocess.Popen(code, stderr=subprocess.PIPE, text=True)
-    while not (tmp_path / "stopped" / "progress.csv").exists():
-        time.sleep(0.002)
-        assert process.poll() is None
-    process.send_signal(number)
-    _, errors = process.communicate()
-    assert process.returncode == 130 and "stopped at step" in errors and "Traceback" not in errors
-    stopped_at = dusdi.load(tmp_path / "stopped").step
-    assert 0 < stopped_at < 2560
-    dusdi.pretrain("gunner-2d", out=tmp_path / "stopped", resume=True, progress=False)
-    assert rows(tmp_path / "stopped") == rows(tmp_path / "whole")
-    assert same(final_arrays(tmp_path / "stopped"), final_arrays(tmp_path / "whole"))
+def test_a_run_on_the_host_resumes_bit_for_bit(tmp_path, monkeypatch):
+    """A world that can't be saved begins new episodes at every checkpoint, resumed or not."""
+    world = dusdi.from_gymnasium(Sliders, SLIDERS)
+    fields = {"steps": 1_280, "background_weight": 1.0, "discriminator_decay": 1e-2}
+    train(tmp_path / "whole", world, **fields)
+    kill_after_save(monkeypatch, 1)
+    with pytest.raises(Killed):
+        train(tmp_path / "killed", world, **fields)
+    monkeypatch.undo()
+    train(tmp_path / "killed", world, resume=True)
+    assert_same_result(tmp_path / "killed", tmp_path / "whole")
 
 
-def test_a_run_that_is_being_written_is_left_alone(tmp_path):
-    skills = dusdi.pretrain("gunner-2d", preset="debug", steps=1280, out=tmp_path, progress=False)
-    assert skills.step == 1280
-    with held(tmp_path), pytest.raises(UsageError, match="another process is writing the run in"):
-        dusdi.pretrain("gunner-2d", steps=2560, out=tmp_path, resume=True, progress=False)
-    with held(tmp_path / "nothing" / "at all"):
+@shared_programs
+def test_the_pieces_of_the_loop_do_not_matter(gunner_run, tmp_path, monkeypatch):
+    monkeypatch.setattr(training, "PIECE_SECONDS", 0.0)
+    train(tmp_path / "run", steps=1_920)
+    assert_same_result(tmp_path / "run", gunner_run)
+
+
+@shared_programs
+def test_a_finished_run_stays_as_it_is_and_can_be_made_longer(gunner_run, tmp_path):
+    out = tmp_path / "run"
+    train(out, steps=1_280)
+    before = {path.name: path.read_bytes() for path in out.rglob("step-*")}
+    assert train(out, resume=True).step == 1_280
+    assert {path.name: path.read_bytes() for path in out.rglob("step-*")} == before
+    assert train(out, steps=1_920, resume=True).step == 1_920
+    assert_same_result(out, gunner_run)
+    with pytest.raises(UsageError, match="longer but not shorter"):
+        train(out, steps=1_280, resume=True)
+
+
+@shared_programs
+def test_a_run_killed_before_its_first_checkpoint_keeps_what_was_asked(tmp_path, monkeypatch):
+    kill_before_training(monkeypatch)
+    run_and_die(monkeypatch, tmp_path, steps=640, seed=7)
+    skills = dusdi.pretrain("gunner-2d", out=tmp_path, resume=True, progress=False, batch_size=16)
+    assert (skills.seed, skills.step, skills.settings["preset"]) == (7, 640, "debug")
+    assert skills.settings["sac"]["batch_size"] == 16
+
+
+@shared_programs
+def test_a_run_without_a_checkpoint_does_not_stand_in_the_way(tmp_path, monkeypatch):
+    kill_before_training(monkeypatch)
+    run_and_die(monkeypatch, tmp_path, env="multi-particle")
+    assert train(tmp_path, steps=640).spec.name == "gunner-2d"
+    assert json.loads((tmp_path / "config.json").read_text())["world"]["name"] == "gunner-2d"
+
+
+@shared_programs
+def test_a_longer_run_killed_before_its_next_checkpoint_stays_longer(gunner, monkeypatch):
+    kill_before_training(monkeypatch)
+    run_and_die(monkeypatch, gunner, steps=2_240, resume=True)
+    assert train(gunner, resume=True).step == 2_240
+
+
+@shared_programs
+def test_a_policy_that_is_older_than_its_checkpoint_is_written_again(gunner, monkeypatch):
+    """The process may end between the checkpoint and the policies."""
+    kill_after_save(monkeypatch, 1)
+    run_and_die(monkeypatch, gunner, steps=2_560, resume=True)
+    assert checkpoint.load_newest(gunner / "checkpoints").description["step"] == 2_560
+    assert dusdi.load(gunner).step == 1_920
+    train(gunner, resume=True)
+    assert [dusdi.load(gunner, seed=i).step for i in (0, 1)] == [2_560, 2_560]
+
+
+@shared_programs
+def test_all_that_a_run_was_made_with_is_remembered(gunner, monkeypatch):
+    first = json.loads((gunner / "config.json").read_text())["made_with"]
+    assert first == [provenance.provenance()]
+    monkeypatch.setattr(provenance, "_commit", lambda: "another")
+    train(gunner, steps=2_240, resume=True)
+    train(gunner, steps=2_560, resume=True)
+    expected = [first[0], first[0] | {"commit": "another"}]
+    assert json.loads((gunner / "config.json").read_text())["made_with"] == expected
+    assert dusdi.load(gunner, seed=1).description["made_with"] == expected
+    newest = checkpoint.load_newest(gunner / "checkpoints")
+    assert newest.description["made_with"] == expected
+
+
+@shared_programs
+def test_seconds_add_up_over_resumed_runs(gunner):
+    path = gunner / "config.json"
+    before = json.loads(path.read_text())["seconds"]
+    train(gunner, steps=2_240, resume=True)
+    assert json.loads(path.read_text())["seconds"] > before > 0
+
+
+@shared_programs
+def test_a_run_is_not_overwritten_or_resumed_as_another(gunner):
+    with pytest.raises(UsageError, match="already holds a run"):
+        train(gunner)
+    with pytest.raises(UsageError, match="seed = 0, not 5"):
+        train(gunner, seed=5, resume=True)
+    with pytest.raises(UsageError, match="preset = debug, not paper"):
+        train(gunner, preset="paper", resume=True)
+    with pytest.raises(UsageError, match="method = dusdi, not diayn"):
+        train(gunner, method="diayn", resume=True)
+    with pytest.raises(UsageError, match=r"gunner-2d.*multi-particle"):
+        train(gunner, "multi-particle", resume=True)
+
+
+@shared_programs
+def test_a_run_that_is_being_written_is_left_alone(gunner, tmp_path):
+    with locked(gunner), pytest.raises(UsageError, match="another process is writing the run in"):
+        train(gunner, steps=2_560, resume=True)
+    with locked(tmp_path / "nothing" / "at all"):
         pass
     assert not (tmp_path / "nothing").exists()
-    assert (
-        dusdi.pretrain("gunner-2d", steps=2560, out=tmp_path, resume=True, progress=False).step
-        == 2560
-    )
-
-
-def test_resume_on_fresh_finished_and_longer_runs(tmp_path):
-    out = tmp_path / "run"
-    short = dusdi.pretrain(
-        "gunner-2d", preset="debug", steps=1280, out=out, resume=True, progress=False
-    )
-    before = final_arrays(out)
-    again = dusdi.pretrain("gunner-2d", out=out, resume=True, progress=False)
-    assert short.step == again.step == 1280 and same(before, final_arrays(out))
-    longer = dusdi.pretrain("gunner-2d", steps=2560, out=out, resume=True, progress=False)
-    assert longer.step == 2560
-    with pytest.raises(UsageError, match="longer but not shorter"):
-        dusdi.pretrain("gunner-2d", steps=1280, out=out, resume=True, progress=False)
-    dusdi.pretrain("gunner-2d", preset="debug", out=tmp_path / "whole", progress=False)
-    assert rows(out) == rows(tmp_path / "whole")
-    state, whole = final_arrays(out), final_arrays(tmp_path / "whole")
-    assert same(state, whole)
-
-
-def test_an_existing_run_is_not_overwritten(tmp_path):
-    dusdi.pretrain("gunner-2d", preset="debug", steps=640, out=tmp_path, progress=False)
-    with pytest.raises(UsageError, match="already holds a run"):
-        dusdi.pretrain("gunner-2d", preset="debug", steps=640, out=tmp_path, progress=False)
-    with pytest.raises(UsageError, match="seed = 0, not 5"):
-        dusdi.pretrain("gunner-2d", seed=5, out=tmp_path, resume=True, progress=False)
-    with pytest.raises(UsageError, match="preset = debug, not paper"):
-        dusdi.pretrain("gunner-2d", preset="paper", out=tmp_path, resume=True, progress=False)
-    with pytest.raises(UsageError, match=r"gunner-2d.*multi-particle"):
-        dusdi.pretrain("multi-particle", out=tmp_path, resume=True, progress=False)
-
-
-def test_a_run_killed_before_its_first_checkpoint_keeps_what_was_asked(tmp_path, monkeypatch):
-    monkeypatch.setattr(
-        dusdi.loop, "train", lambda *args: (_ for _ in ()).throw(RuntimeError("killed"))
-    )
-    with pytest.raises(RuntimeError, match="killed"):
-        dusdi.pretrain("gunner-2d", preset="debug", steps=640, seed=7, out=tmp_path, progress=False)
-    monkeypatch.undo()
-    skills = dusdi.pretrain("gunner-2d", out=tmp_path, resume=True, progress=False, batch_size=16)
-    assert (skills.seed, skills.step, skills.config.preset, skills.config.batch_size) == (
-        7,
-        640,
-        "debug",
-        16,
-    )
-
-
-def test_a_run_without_a_checkpoint_does_not_stand_in_the_way(tmp_path, monkeypatch):
-    monkeypatch.setattr(
-        dusdi.loop, "train", lambda *args: (_ for _ in ()).throw(RuntimeError("killed"))
-    )
-    with pytest.raises(RuntimeError, match="killed"):
-        dusdi.pretrain("multi-particle", preset="debug", out=tmp_path, progress=False)
-    monkeypatch.undo()
-    skills = dusdi.pretrain("gunner-2d", preset="debug", steps=640, out=tmp_path, progress=False)
-    assert (
-        skills.spec.name == "gunner-2d"
-        and json.loads((tmp_path / "config.json").read_text())["world"]["name"] == "gunner-2d"
-    )
-
-
-def test_a_longer_run_killed_before_its_next_checkpoint_stays_longer(tmp_path, monkeypatch):
-    dusdi.pretrain("gunner-2d", preset="debug", steps=640, out=tmp_path, progress=False)
-    monkeypatch.setattr(
-        dusdi.loop, "train", lambda *args: (_ for _ in ()).throw(RuntimeError("killed"))
-    )
-    with pytest.raises(RuntimeError, match="killed"):
-        dusdi.pretrain("gunner-2d", steps=960, out=tmp_path, resume=True, progress=False)
-    monkeypatch.undo()
-    assert dusdi.pretrain("gunner-2d", out=tmp_path, resume=True, progress=False).step == 960
+    assert train(gunner, steps=2_240, resume=True).step == 2_240
 
 
 def test_rows_survive_factor_names_with_commas(tmp_path):
     world = dusdi.from_gymnasium(Sliders, {"x, y": [0, 1], "z": [2]})
     for steps in (640, 960):
-        dusdi.pretrain(
-            world, preset="debug", steps=steps, out=tmp_path, resume=True, progress=False
-        )
-    assert [row["step"] for row in rows(tmp_path)] == ["640", "960"]
+        train(tmp_path, world, seeds=1, steps=steps, resume=True)
+    assert [row["step"] for row in log_rows(tmp_path)] == ["640", "960"]
 
 
-def test_a_damaged_checkpoint_falls_back_to_the_one_before(tmp_path):
-    dusdi.pretrain("gunner-2d", preset="debug", out=tmp_path / "whole", progress=False)
-    dusdi.pretrain("gunner-2d", preset="debug", out=tmp_path / "run", progress=False)
-    newest = sorted((tmp_path / "run" / "checkpoints").iterdir())[-1]
+@shared_programs
+def test_a_damaged_checkpoint_falls_back_to_the_one_before(gunner, gunner_run):
+    newest = checkpoint.newest_first(gunner / "checkpoints")[0]
     newest.write_bytes(newest.read_bytes()[:-100])
-    with pytest.warns(UserWarning, match="damaged"):
-        dusdi.pretrain("gunner-2d", out=tmp_path / "run", resume=True, progress=False)
-    assert rows(tmp_path / "run") == rows(tmp_path / "whole")
-    assert same(final_arrays(tmp_path / "run"), final_arrays(tmp_path / "whole"))
+    with pytest.warns(UserWarning, match=r"damaged.*using step-000000001280"):
+        train(gunner, resume=True)
+    assert_same_result(gunner, gunner_run)
 
 
-def test_nothing_is_traced_again_after_the_first_update():
-    world = dusdi.make("gunner-2d")
-    config = dusdi.config.configure("debug", {}, {})
-    trainer = make_trainer(world, config)
-    state = trainer.advance(trainer.init(), 20, True)
-    state = trainer.advance(state, 1, False)
-    traces = trainer.learner.traces["update"]
-    state, _ = dusdi.loop._take_metrics(trainer, state, config)
-    for iterations in (1, 7, 3):
-        state = trainer.advance(state, iterations, False)
-    assert trainer.learner.traces["update"] == traces
+# --- signals, in processes of their own ---
+
+
+def start(*words):
+    command = [sys.executable, "-m", "dusdi", *map(str, words), "--quiet"]
+    return subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+
+
+def wait_for(process, files):
+    """Waits until `files()` are there, while a process is running."""
+    while not files():
+        time.sleep(0.002)
+        assert process.poll() is None, process.communicate()[1]
+
+
+COMMAND = ["pretrain", "gunner-2d", "--preset", "debug", "--seeds", "2", "--steps", "1920"]
+
+
+@pytest.mark.slow
+def test_a_process_that_is_killed_leaves_a_run_that_resumes_bit_for_bit(gunner_run, tmp_path):
+    out = tmp_path / "run"
+    process = start(*COMMAND, "--out", out)
+    wait_for(process, lambda: list((out / "checkpoints").glob("step-*.safetensors")))
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    assert process.returncode == -signal.SIGKILL
+    train(out, resume=True)
+    assert_same_result(out, gunner_run)
+
+
+@pytest.mark.slow
+def test_a_process_that_is_asked_to_stop_saves_first(gunner_run, tmp_path):
+    out = tmp_path / "run"
+    process = start(*COMMAND, "--out", out)
+    wait_for(process, (out / "progress.csv").exists)
+    process.send_signal(signal.SIGTERM)
+    errors = process.communicate()[1]
+    assert process.returncode == 130 and "stopped at step" in errors and "Traceback" not in errors
+    assert 0 < dusdi.load(out).step < 1_920
+    train(out, resume=True)
+    assert_same_result(out, gunner_run)
+
+
+@shared_programs
+def test_ctrl_c_saves_first(gunner_run, tmp_path, monkeypatch):
+    """The signal comes while the second log row is written."""
+    usual = Run.log
+
+    def log(self, step, *arguments):
+        usual(self, step, *arguments)
+        if step == 960:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr(Run, "log", log)
+    out = tmp_path / "run"
+    with pytest.raises(training.Interrupted, match="stopped at step 960; saved in"):
+        train(out, steps=1_920)
+    monkeypatch.undo()
+    assert [dusdi.load(out, seed=i).step for i in (0, 1)] == [960, 960]
+    train(out, resume=True)
+    assert_same_result(out, gunner_run)
+
+
+# --- numbers that are not finite ---
 
 
 def test_a_nan_loss_stops_the_run_and_keeps_the_last_good_checkpoint(tmp_path, monkeypatch):
     reward = Dusdi.reward
 
-    def breaks_late(self, state, batch, step):
-        return jnp.where(step >= 1500, jnp.nan, reward(self, state, batch, step))
+    def breaks_late(self, state, key, batch, step):
+        return jnp.where(step >= 900, jnp.nan, reward(self, state, key, batch, step))
 
     monkeypatch.setattr(Dusdi, "reward", breaks_late)
-    with pytest.raises(
-        NonFiniteError, match=r"at step 1600: .*loss/critic.*checkpoint of step 1280"
-    ):
-        dusdi.pretrain("gunner-2d", preset="debug", out=tmp_path, progress=False)
-    assert dusdi.load(tmp_path).step == 1280
+    message = r"at step 960: .*loss/critic.*checkpoint of step 640 in .* is kept"
+    with pytest.raises(NonFiniteError, match=message):
+        train(tmp_path, seeds=1, steps=1_280)
+    assert dusdi.load(tmp_path).step == 640
 
 
 def test_a_nan_in_a_jax_world_is_noticed(tmp_path, monkeypatch):
-    from dusdi.envs.gunner import Gunner2D
-
     observe = Gunner2D.observe
-    monkeypatch.setattr(
-        Gunner2D,
-        "observe",
-        lambda self, s: observe(self, s).at[5].set(jnp.log(s.position[0] - 0.2)),
-    )
+
+    def breaks(self, state):
+        return observe(self, state).at[5].set(jnp.log(state.position[0] - 0.2))
+
+    monkeypatch.setattr(Gunner2D, "observe", breaks)
     with pytest.raises(dusdi.DusdiError, match=r"not finite.*target state\[0\]"):
-        dusdi.pretrain("gunner-2d", preset="debug", out=tmp_path, progress=False)
+        train(tmp_path, seeds=1)
 
 
-def test_seeds_train_together_and_differ(tmp_path):
-    dusdi.pretrain("gunner-2d", preset="debug", seeds=2, seed=4, out=tmp_path, progress=False)
-    first, second = dusdi.load(tmp_path), dusdi.load(tmp_path, seed=1)
-    assert (first.seed, second.seed) == (4, 5)
-    observation, skill = np.ones(7, np.float32), [0, 1, 2]
-    assert not np.allclose(first.act(observation, skill), second.act(observation, skill))
-    assert {row["seed"] for row in rows(tmp_path)} == {"4", "5"}
+# --- what comes out ---
+
+
+def test_seeds_train_together_and_differ(gunner_run):
+    first = dusdi.load(gunner_run)
+    second = dusdi.load(gunner_run, seed=1)
+    assert (first.seed, second.seed) == (0, 1)
+    observation = np.ones(7, np.float32)
+    assert not np.allclose(first.act(observation, [0, 1, 2]), second.act(observation, [0, 1, 2]))
+    assert [(row["step"], row["seed"]) for row in log_rows(gunner_run)] == [
+        (str(step), seed) for step in range(640, 1_921, 320) for seed in "01"
+    ]
     with pytest.raises(UsageError, match="seeds 0 to 1"):
-        dusdi.load(tmp_path, seed=2)
+        dusdi.load(gunner_run, seed=2)
 
 
-@pytest.mark.parametrize(
-    "fields",
-    [{"skill_kind": "continuous", "skill_dim": 2}, {"method": "diayn"}, {"decompose_q": False}],
-)
+def test_the_policy_file_is_all_that_acting_needs(gunner_run, tmp_path):
+    whole = dusdi.load(gunner_run, seed=1)
+    alone = dusdi.load(shutil.copy(gunner_run / "policy-seed1.safetensors", tmp_path / "mine"))
+    observation = np.random.default_rng(0).normal(size=(4, 7)).astype(np.float32)
+    skills = alone.sample_skills(4)
+    assert alone.seed == 1 and alone.skill_length == 50 and alone.step == 1_920
+    np.testing.assert_array_equal(alone.act(observation, skills), whole.act(observation, skills))
+
+
+@pytest.mark.parametrize("fields", [{"component": "box:2"}, {"method": "diayn"}])
 def test_every_kind_of_skill_learns_saves_and_acts(tmp_path, fields):
-    trained = dusdi.pretrain(
-        "gunner-2d", preset="debug", steps=640, out=tmp_path, progress=False, **fields
-    )
+    trained = train(tmp_path, seeds=1, steps=640, **fields)
     loaded = dusdi.load(tmp_path)
-    observation, skills = np.ones((4, 7), np.float32), trained.sample_skills(4)
+    observation = np.ones((4, 7), np.float32)
+    skills = trained.sample_skills(4)
     actions = loaded.act(observation, skills)
     assert actions.shape == (4, 5) and (np.abs(actions) <= 1).all()
     np.testing.assert_array_equal(actions, trained.act(observation, skills))
     np.testing.assert_allclose(loaded.act(observation[0], skills[0]), actions[0], atol=1e-6)
-    result = dusdi.evaluate(loaded, steps=2000)
-    assert 0 <= result.disentanglement <= 1
 
 
-def test_inputs_are_dropped_once_they_had_their_chance():
-    config = dusdi.config.configure("debug", {}, dict(input_limit=3, input_limit_from=30 * 16))
-    trainer = make_trainer(dusdi.make("gunner-2d"), config)
-    state = trainer.advance(trainer.init(), 20, True)
-    for end, kept in ((30, [7, 12]), (32, [3, 3])):
-        state = trainer.advance(state, end - int(state.iteration), False)
-        agent = state.agent
-        gains = [agent.actor["params"]["networks"]["state"]["gain"]]
-        gains += [
-            critic["params"]["state"]["gain"] for critic in (agent.critic, agent.target_critic)
-        ]
-        assert [set(np.count_nonzero(gain[..., 0], axis=0)) for gain in gains] == [
-            {kept[0]},
-            {kept[1]},
-            {kept[1]},
-        ]
-
-
-@pytest.mark.parametrize(
-    ("fields", "actor", "critic"),
-    [
-        ({}, (3, 3), (3, 3)),
-        ({"method": "diayn"}, None, None),
-        ({"decompose_q": False}, (3, 3), None),
-        ({"actor_parts": "whole"}, None, (3, 3)),
-        ({"input_limit": 7}, None, (3, 7)),  # the actor sees no more than that
-    ],
-)
-def test_only_networks_about_one_component_drop_inputs(fields, actor, critic):
-    config = dusdi.config.configure("debug", {}, {"input_limit": 3, **fields})
-    agent = Learner(dusdi.make("gunner-2d").spec, config).agent
-    state = agent.init(jax.random.PRNGKey(0))
-    narrowed = agent.narrow(state)
-    assert tuple(seen if seen is None else seen.shape for seen in narrowed.seen) == (actor, critic)
-    again = agent.widen(narrowed)
-    assert jax.tree.map(jnp.shape, again) == jax.tree.map(jnp.shape, state)
-
-
-def test_act_refuses_what_does_not_fit():
-    skills = dusdi.pretrain("gunner-2d", preset="debug", steps=640, progress=False)
+def test_act_refuses_what_does_not_fit(gunner_run):
+    skills = dusdi.load(gunner_run)
     with pytest.raises(UsageError, match="7 entries"):
         skills.act(np.zeros(5), [0, 0, 0])
     with pytest.raises(UsageError, match="3 components"):
         skills.act(np.zeros(7), [0, 0])
-
-
-def test_host_and_graph_worlds_share_the_learner():
-    """The same sliders in both kinds: the same spec gives the same networks, so a checkpoint of one would fit the other."""
-    host = make_trainer(
-        dusdi.from_gymnasium(Sliders, SLIDERS), dusdi.config.configure("debug", {}, {})
-    )
-    state = host.restart(host.init())
-    state = host.advance(state, 20, True)
-    state = host.advance(state, 2, False)
-    host.close()
-    assert int(state.iteration) == 22 and int(state.updates) == 2
-    assert all(bool(jnp.isfinite(x).all()) for x in jax.tree.leaves(state.metrics))
