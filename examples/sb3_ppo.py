@@ -42,7 +42,7 @@ def main(arguments=None):
     agent.learn(options.steps)
 
     returns, _ = evaluate_policy(agent, envs, n_eval_episodes=20, return_episode_rewards=True)
-    print(f"return per episode: {np.mean(returns) * skills.config.skill_length:.1f}")
+    print(f"return per episode: {np.mean(returns) * skills.skill_length:.1f}")
     envs.close()
     return agent
 

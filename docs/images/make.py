@@ -8,6 +8,7 @@ from PIL import Image
 import dusdi
 
 FOLDER = Path(__file__).parent
+SKILL = np.array([[2, 3, 1]])  # of the household's scripted expert
 STRIDE = np.array([[-0.02, 0.0, 0.1, 0.5, -0.4, 0.1, -0.3, -0.3, 0.2]])  # joints of the walker
 
 
