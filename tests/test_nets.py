@@ -1,106 +1,118 @@
-"""Networks: products in half precision, inputs that are dropped, and an actor whose deviations are free."""
+"""Networks: what ensembles compute, masks, FiLM, gains, features, and the actor's deviations."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
+from scipy import stats
 
-import dusdi.nets
-from dusdi.nets import Actor, EnsembleMLP, half_matmul, largest_gains, narrow, widen
+from dusdi.nets import Actor, EnsembleMLP, masked, masked_columns, rbf_features, squashed_gaussian
 
-A = jnp.array([[1.0, 2.0], [-0.5, 4.0], [3.0, 0.0]])
-B = jnp.array([[2.0, -1.0], [0.25, 8.0]])
-
-
-def test_half_products_of_numbers_that_bfloat16_holds_are_exact():
-    np.testing.assert_array_equal(half_matmul(A, B), [[2.5, 15.0], [0.0, 32.5], [6.0, -3.0]])
+KEY = jax.random.PRNGKey(0)
+X = jnp.array([[1.0, 2.0], [-0.5, 4.0], [3.0, 0.0]])
+SKILL = jnp.array([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]])
 
 
-def test_half_products_round_what_bfloat16_does_not_hold_but_add_up_in_float32():
-    # 1 + 2^-9 rounds to 1; a sum of 300 ones would stop at 256 if it were kept in bfloat16
-    row, column = jnp.full((1, 300), 1 + 2.0**-9), jnp.ones((300, 1))
-    assert float(half_matmul(row, column)[0, 0]) == 300.0
+def member(params, i, x, skill=None):
+    """What member i of an ensemble computes, by plain matrix products."""
+    layers = jax.tree.map(np.asarray, params["params"])
+    kernel = layers["state"]["kernel"][:, i]
+    if "gain" in layers["state"]:
+        kernel = kernel * layers["state"]["gain"][:, i]
+    h = np.asarray(x) @ kernel + layers["state"]["bias"][i, 0]
+    if "skill" in layers:
+        h = h + np.asarray(skill) @ layers["skill"]["kernel"][:, i]
+    if "film" in layers:
+        h = h * (1 + np.asarray(skill) @ layers["film"]["kernel"][:, i])
+    h = np.maximum(h, 0)
+    if "hidden_0" in layers:
+        h = h @ layers["hidden_0"]["kernel"][i] + layers["hidden_0"]["bias"][i, 0]
+        h = np.maximum(h, 0)
+    return h @ layers["output"]["kernel"][i] + layers["output"]["bias"][i, 0]
 
 
-def test_gradients_of_half_products_are_those_of_products():
-    def total(multiply):
-        return jax.grad(
-            lambda a, b: jnp.sum(multiply(a, b) * jnp.array([[1.0, 0.0], [2.0, 1.0], [0.0, -1.0]])),
-            (0, 1),
-        )(A, B)
-
-    for half, whole in zip(total(half_matmul), total(jnp.matmul), strict=True):
-        np.testing.assert_array_equal(half, whole)
+def shaken(params):
+    """Parameters of which none is at its start: biases are zero and gains are equal there."""
+    return jax.tree.map(lambda x: x + 0.3 * jax.random.normal(KEY, x.shape), params)
 
 
-def test_half_precision_is_used_only_where_the_processor_knows_it(monkeypatch):
-    network = EnsembleMLP(2, (4,), 1, half=True)
-    x = jnp.full((1, 3), 1 + 2.0**-9)
-    params = network.init(jax.random.PRNGKey(0), x)
-    whole = EnsembleMLP(2, (4,), 1).apply(params, x)
-    for known in (True, False):
-        monkeypatch.setattr(dusdi.nets, "knows_bfloat16", lambda known=known: known)
-        assert np.array_equal(network.apply(params, x), whole) != known
-
-
-def test_free_deviations_depend_on_no_input():
-    actor = Actor(
-        members=2, hidden=(8,), actions=3, gate=True, input_gain=0.1, half=True, free_std=True
+@pytest.mark.parametrize("film", [False, True])
+@pytest.mark.parametrize("gain", [0.0, 0.1])
+@pytest.mark.parametrize("hidden", [(5,), (5, 4)])
+def test_ensembles_are_independent_networks(hidden, gain, film):
+    network = EnsembleMLP(3, hidden, 2, film=film, input_gain=gain)
+    params = shaken(jax.jit(lambda: network.init(KEY, X, skill=SKILL))())
+    out = jax.jit(network.apply)(params, X, skill=SKILL)
+    for i in range(3):
+        np.testing.assert_allclose(out[i], member(params, i, X, SKILL), rtol=1e-4, atol=1e-5)
+    total = EnsembleMLP(3, hidden, 2, film=film, input_gain=gain, total=True)
+    np.testing.assert_allclose(
+        jax.jit(total.apply)(params, X, skill=SKILL), out.sum(0), rtol=1e-4, atol=1e-5
     )
-    skill = jax.nn.one_hot(jnp.array([0, 3]), 4)
-    params = actor.init(jax.random.PRNGKey(0), A[:2], skill=skill, skill_mask=None)
+
+
+def test_inputs_in_several_arrays_are_as_good_as_one():
+    network = EnsembleMLP(3, (5,), 2)
+    more = jnp.array([[0.5], [0.1], [-2.0]])
+    params = jax.jit(lambda: network.init(KEY, X, more))()
+    whole = jnp.concatenate([X, more], axis=1)
+    np.testing.assert_allclose(
+        network.apply(params, X, more), network.apply(params, whole), rtol=1e-5, atol=1e-6
+    )
+
+
+def test_masks_by_hand():
+    mask = np.array([[True, False, True], [False, True, False]])
+    columns, visible = masked_columns(mask)
+    np.testing.assert_array_equal(visible, [[True, True], [True, False]])
+    np.testing.assert_array_equal(columns[visible], [0, 2, 1])
+    seen = masked(jnp.array([[1.0, 2.0, 3.0]]), mask)
+    np.testing.assert_array_equal(seen, [[[1, 3]], [[2, 0]]])
+
+
+def test_initial_weights_are_as_large_as_all_inputs_ask_for():
+    network = EnsembleMLP(1, (400,), 1, film=True)
+    params = jax.jit(lambda: network.init(KEY, jnp.zeros((1, 10)), skill=jnp.zeros((1, 6))))()
+    layers = params["params"]
+    # Uniform numbers up to 1 / sqrt(fan in): the skill counts among the inputs of its layer, FiLM
+    # scales differ from 1 by up to 1.
+    for name, bound in (("state", 10**-0.5), ("skill", 16**-0.5), ("film", 1.0), ("output", 0.05)):
+        kernel = np.abs(layers[name]["kernel"])
+        assert 0.97 * bound < kernel.max() <= bound
+
+
+def test_rbf_features_by_hand():
+    # Centres -2.5, 0 and 2.5, of width 2.5.
+    near, far = np.exp(-0.5), np.exp(-2.0)
+    features = rbf_features(jnp.array([[0.0, -7.0]]), 3)
+    np.testing.assert_allclose(features, [[near, 1, near, 1, near, far]], rtol=1e-5)
+
+
+def test_state_independent_deviations_depend_on_no_input():
+    actor = Actor(2, (8,), 3, film=True, input_gain=0.1, state_independent_std=True)
+    params = jax.jit(lambda: actor.init(KEY, X, skill=SKILL, skill_mask=None))()
     params["params"]["log_std"] = jnp.array([0.1, 0.2, 0.3])
-    mean, log_std = actor.apply(params, A[:2], skill=skill, skill_mask=None)
-    np.testing.assert_allclose(log_std, [[0.1, 0.2, 0.3]] * 2)
+    mean, log_std = actor.apply(params, X, skill=SKILL, skill_mask=None)
+    np.testing.assert_allclose(log_std, [[0.1, 0.2, 0.3]] * 3)
     assert (np.asarray(mean[0]) != np.asarray(mean[1])).all()
+    other = Actor(2, (8,), 3, film=True, input_gain=0.1, state_independent_std=False)
+    params = jax.jit(lambda: other.init(KEY, X, skill=SKILL, skill_mask=None))()
+    _, log_std = other.apply(params, X, skill=SKILL, skill_mask=None)
+    assert (np.asarray(log_std[0]) != np.asarray(log_std[1])).all()
 
 
-def test_only_the_largest_gains_of_each_network_are_kept_with_what_adam_remembers_of_them():
-    gain = jnp.array([[0.3, -0.2], [-0.5, 0.1], [0.1, 0.4]])[
-        ..., None
-    ]  # three inputs, two networks
-    kernel = jnp.arange(12.0).reshape(3, 2, 2) + 1
-    params = {"state": {"gain": gain, "kernel": kernel}, "output": {"kernel": kernel}}
-    seen = largest_gains(params, 2)
-    np.testing.assert_array_equal(seen, [[0, 1], [0, 2]])
-    narrowed = narrow(params, seen)
-    np.testing.assert_allclose(narrowed["state"]["gain"][..., 0], [[0.3, -0.5], [-0.2, 0.4]])
-    np.testing.assert_allclose(narrowed["state"]["kernel"], [[[1, 2], [5, 6]], [[3, 4], [11, 12]]])
-    assert narrowed["output"]["kernel"] is kernel
-    wide = widen(narrowed, seen, 3)
-    np.testing.assert_allclose(
-        wide["state"]["gain"][..., 0], [[0.3, -0.2], [-0.5, 0.0], [0.0, 0.4]]
-    )
-    np.testing.assert_allclose(
-        wide["state"]["kernel"], [[[1, 2], [3, 4]], [[5, 6], [0, 0]], [[0, 0], [11, 12]]]
-    )
-    np.testing.assert_array_equal(largest_gains(wide, 2), seen)
+def test_squashed_gaussian_density_is_that_of_tanh():
+    mean = jnp.array([[0.3, -1.0]])
+    log_std = jnp.array([[-0.5, 0.2]])
+    action, log_prob = squashed_gaussian(KEY, mean, log_std)
+    raw = np.arctanh(np.asarray(action, np.float64))
+    density = stats.norm.logpdf(raw, mean, np.exp(log_std)) - np.log1p(-np.square(action))
+    np.testing.assert_allclose(log_prob, density.sum(-1), rtol=1e-3)
 
 
-def test_narrow_networks_compute_the_same_as_wide_ones_with_the_same_gradients():
-    keys = jax.random.split(jax.random.PRNGKey(0), 4)
-    x, action, skill = (
-        jax.random.normal(key, (6, size)) for key, size in zip(keys, (7, 3, 4), strict=False)
-    )
-    network = EnsembleMLP(5, (8, 8), 2, gate=True, input_gain=0.1)
-    params = network.init(keys[3], x, action, skill=skill)
-    params["params"]["state"]["gain"] = jax.random.normal(keys[3], (10, 5, 1))
-    seen = largest_gains(params, 3)
-    narrowed = narrow(params, seen)
-
-    @jax.jit
-    def value_and_gradients(params, seen):
-        def total(params, action):
-            out = network.apply(params, x, action, skill=skill, seen=seen)
-            return jnp.sum(out**2), out
-
-        return jax.value_and_grad(total, (0, 1), has_aux=True)(params, action)
-
-    (_, out), (by_params, by_action) = value_and_gradients(narrowed, seen)
-    (_, whole_out), (by_whole_params, by_whole_action) = value_and_gradients(
-        widen(narrowed, seen, 10), None
-    )
-    expected = whole_out, narrow(by_whole_params, seen), by_whole_action
-    for ours, theirs in zip(
-        *map(jax.tree.leaves, ((out, by_params, by_action), expected)), strict=True
-    ):
-        np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-6)
+def test_squashed_gaussian_density_integrates_to_one():
+    mean = jnp.full((200_000, 1), 0.3)
+    action, log_prob = jax.jit(squashed_gaussian)(KEY, mean, jnp.full_like(mean, -0.5))
+    # E[1 / p(a)] over the interval is its length if p is the density of a.
+    inside = jnp.abs(action[:, 0]) < 0.9
+    np.testing.assert_allclose(jnp.mean(jnp.where(inside, jnp.exp(-log_prob), 0.0)), 1.8, rtol=0.02)
