@@ -88,7 +88,7 @@ def save(folder: Path, step: int, tree: Any, description: Mapping[str, Any]) -> 
     """Writes a checkpoint so that it appears whole or not at all; only the newest `KEEP` stay."""
     arrays = flatten(tree)
     text = json.dumps({**description, "format": FORMAT, "step": step})
-    metadata = {"description": text, "digest": _digest(arrays, text)}
+    metadata = {"description": text, "digest": digest(arrays, text)}
     path = folder / f"step-{step:012d}.safetensors"
     with replacing(path) as partial:
         try:
@@ -116,12 +116,12 @@ def load(path: Path) -> Checkpoint:
             metadata = file.metadata() or {}
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         text = metadata.get("description", "")
-        digest = _digest(arrays, text)
+        expected = digest(arrays, text)
     except BaseException as error:  # safetensors' panics are no ordinary exceptions
         if isinstance(error, KeyboardInterrupt | SystemExit):
             raise
         raise CheckpointError(f"{path} is damaged or not a checkpoint: {error}") from error
-    if metadata.get("digest") != digest:
+    if metadata.get("digest") != expected:
         raise CheckpointError(
             f"{path} was altered or damaged: its contents do not match its digest"
         )
@@ -202,10 +202,11 @@ def _step_of(path: Path) -> int:
     return int(path.stem.removeprefix("step-"))
 
 
-def _digest(arrays: Mapping[str, np.ndarray], text: str) -> str:
-    digest = hashlib.blake2b(text.encode(), digest_size=32)
+def digest(arrays: Mapping[str, np.ndarray], text: str) -> str:
+    """A checksum of arrays by name and a text, which tells whether any of it was changed."""
+    hashed = hashlib.blake2b(text.encode(), digest_size=32)
     for name in sorted(arrays):
         array = arrays[name]
-        digest.update(f"{name} {array.dtype} {array.shape}".encode())
-        digest.update(array.reshape(-1).view(np.uint8).data)
-    return digest.hexdigest()
+        hashed.update(f"{name} {array.dtype} {array.shape}".encode())
+        hashed.update(array.reshape(-1).view(np.uint8).data)
+    return hashed.hexdigest()

@@ -11,7 +11,15 @@ import numpy as np
 
 from dusdi.errors import CheckpointError, UsageError
 from dusdi.policy import Policy, forward_mlp, read_description, read_policy
-from dusdi.skills import Skills, find_policy
+from dusdi.skills import (
+    UNREADABLE,
+    Skills,
+    find_policy,
+    kind_in,
+    named,
+    undescribed,
+    whole_number,
+)
 from dusdi.types import WorldSpec
 
 
@@ -64,13 +72,11 @@ class SkillController(Controller):
         try:
             self.spec = WorldSpec.from_json(description["world"])
             self.settings = description["settings"]
-            self.seed = description["seed"]
-            self.step = description["step"]
+            self.seed = whole_number(description, "seed")
+            self.step = whole_number(description, "step")
             self.skills = Skills(description["skills"], inner)
-        except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
-            raise CheckpointError(
-                f"a policy does not say what it is: {type(error).__name__}: {error}"
-            ) from error
+        except UNREADABLE as error:
+            raise undescribed(error) from error
         self.description = dict(description)
         self.folder = folder
         self.interval = self.skills.skill_length
@@ -86,6 +92,17 @@ class SkillController(Controller):
 
     def act(self, observation, decision):
         return self.skills.act(observation[:, : self.skills.spec.observation_size], decision)
+
+    def check(self) -> None:
+        """Raises a `CheckpointError` unless the layers fit the task and the skills."""
+        self.skills.check()
+        try:
+            self.skills.space.check(self.decide(np.zeros((1, self.spec.observation_size))))
+        except UNREADABLE as error:
+            raise CheckpointError(
+                f"the layers of the policy do not fit its task and skills: "
+                f"{type(error).__name__}: {error}"
+            ) from error
 
 
 class FlatController(Controller):
@@ -115,15 +132,22 @@ def load_controller(path: str | Path, seed: int = 0) -> Controller:
     `seed` counts from 0 in a run of several seeds.
     """
     file = find_policy(path, seed)
-    description, arrays = read_policy(file)
-    kind = description.get("kind")
-    if kind == "skills":
-        raise UsageError(f"{path} holds skills, not the solution of a task")
-    if kind == "flat":
-        return FlatController(Skills(description, arrays, file.parent))
-    return SkillController(description, arrays, file.parent)
+    with named(file):
+        description, arrays = read_policy(file)
+        kind = kind_in(description)
+        if kind == "skills":
+            raise UsageError(f"{path} holds skills, not the solution of a task")
+        if kind == "flat":
+            policy = Skills(description, arrays, file.parent)
+            policy.check()
+            return FlatController(policy)
+        controller = SkillController(description, arrays, file.parent)
+        controller.check()
+        return controller
 
 
 def solves_task(path: str | Path) -> bool:
     """Whether a folder (or a policy file) holds a run on a task; no arrays are read."""
-    return read_description(find_policy(path)).get("kind") in ("flat", "hierarchy")
+    file = find_policy(path)
+    with named(file):
+        return kind_in(read_description(file)) != "skills"

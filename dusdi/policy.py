@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from safetensors import SafetensorError, safe_open
+from safetensors import safe_open
 from safetensors.numpy import save
 
 from dusdi import files
+from dusdi.checkpoint import digest
 from dusdi.errors import CheckpointError
 from dusdi.normalise import CLIP, EPSILON
 
@@ -153,8 +154,9 @@ def policy_name(seeds: int, seed: int) -> str:
 def write_policy(path: Path, policy: Policy, description: Mapping[str, Any]) -> None:
     """Writes a policy file; it appears once it is whole."""
     text = json.dumps({"format": FORMAT, **description})
+    metadata = {"description": text, "digest": digest(policy, text)}
     with files.replacing(path) as partial:
-        partial.write_bytes(save(policy, metadata={"description": text}))
+        partial.write_bytes(save(policy, metadata=metadata))
 
 
 def read_description(path: Path) -> dict[str, Any]:
@@ -172,10 +174,17 @@ def _read(path: Path, arrays: bool) -> tuple[dict[str, Any], Policy]:
     advice = "resume its run with --resume to have it written again"
     try:
         with safe_open(path, framework="numpy") as file:
-            description = json.loads((file.metadata() or {}).get("description", ""))
+            metadata = file.metadata() or {}
             found = {name: file.get_tensor(name) for name in list(file.keys())} if arrays else {}
-    except (SafetensorError, OSError, ValueError, RecursionError) as error:
+        text = metadata.get("description", "")
+        description = json.loads(text)
+        altered = arrays and metadata.get("digest") != digest(found, text)
+    except BaseException as error:  # safetensors' panics are no ordinary exceptions
+        if isinstance(error, KeyboardInterrupt | SystemExit):
+            raise
         raise CheckpointError(f"{damaged} ({error}); {advice}") from error
+    if altered:
+        raise CheckpointError(f"{damaged}: its contents do not match its digest; {advice}")
     if not isinstance(description, dict) or description.get("format") != FORMAT:
         raise CheckpointError(f"{damaged}: it should say format {FORMAT}; {advice}")
     broken = [name for name, array in found.items() if np.isnan(array).any()]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,21 @@ from dusdi.skill_space import SkillSpace
 from dusdi.types import Array, WorldSpec
 
 KINDS = ("skills", "flat", "hierarchy")  # what a policy file can hold
+#: What reading a policy that somebody altered may raise.
+UNREADABLE = (KeyError, TypeError, ValueError, AttributeError, IndexError)
+
+
+def whole_number(table: Mapping[str, Any], name: str, least: int = 0) -> int:
+    """A whole number in a description, or a `ValueError`."""
+    value = table[name]
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise ValueError(f"{name} should be a whole number of at least {least}, not {value!r}")
+    return value
+
+
+def undescribed(error: Exception) -> CheckpointError:
+    """The error for a policy whose description can't be read."""
+    return CheckpointError(f"the policy does not say what it is: {type(error).__name__}: {error}")
 
 
 class Skills:
@@ -41,13 +57,11 @@ class Skills:
             self.space = SkillSpace.from_json(description["skill_space"])
             self.settings: dict[str, Any] = description["settings"]
             self.method: str = self.settings["method"]
-            self.skill_length: int = self.settings["run"]["skill_length"]
-            self.seed: int = description["seed"]
-            self.step: int = description["step"]
-        except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
-            raise CheckpointError(
-                f"a policy does not say what it is: {type(error).__name__}: {error}"
-            ) from error
+            self.skill_length = whole_number(self.settings["run"], "skill_length", least=1)
+            self.seed = whole_number(description, "seed")
+            self.step = whole_number(description, "step")
+        except UNREADABLE as error:
+            raise undescribed(error) from error
         self.description = dict(description)
         self.params = params
         self.folder = folder
@@ -78,6 +92,19 @@ class Skills:
             )
         return action if observation.ndim == 2 else action[0]
 
+    def check(self) -> None:
+        """Raises a `CheckpointError` unless the layers fit what the policy says of itself."""
+        skill = np.asarray(self.sample_skills(1))
+        try:
+            action = self.act(np.zeros((1, self.spec.observation_size)), skill)
+            if action.shape != (1, self.spec.action_size):
+                raise ValueError(f"it has {action.shape[1]} actions, not {self.spec.action_size}")
+        except (*UNREADABLE, NonFiniteError) as error:
+            raise CheckpointError(
+                f"the layers of the policy do not fit its world and skills: "
+                f"{type(error).__name__}: {error}"
+            ) from error
+
     def sample_skills(self, count: int, seed: int = 0) -> np.ndarray:
         """Skills drawn from the prior, [count, W]."""
         return np.asarray(self.space.sample(jax.random.PRNGKey(seed), count))
@@ -93,10 +120,34 @@ def load(path: str | Path, seed: int = 0) -> Skills:
     `seed` counts from 0 in a run of several seeds.
     """
     file = find_policy(path, seed)
-    description, arrays = read_policy(file)
-    if description.get("kind") == "hierarchy":
-        raise UsageError(f"{path} solves a task; name the run that learned the skills it chooses")
-    return Skills(description, arrays, file.parent)
+    with named(file):
+        description, arrays = read_policy(file)
+        if kind_in(description) == "hierarchy":
+            raise UsageError(
+                f"{path} solves a task; name the run that learned the skills it chooses"
+            )
+        skills = Skills(description, arrays, file.parent)
+        skills.check()
+    return skills
+
+
+def kind_in(description: Mapping[str, Any]) -> str:
+    """Which of `KINDS` a policy is, or a `CheckpointError`."""
+    kind = description.get("kind")
+    if kind not in KINDS:
+        raise undescribed(ValueError(f"kind should be one of {', '.join(KINDS)}, not {kind!r}"))
+    return kind
+
+
+@contextmanager
+def named(file: Path) -> Iterator[None]:
+    """Has a `CheckpointError` name the policy file that is read."""
+    try:
+        yield
+    except CheckpointError as error:
+        if str(file) in str(error):
+            raise
+        raise CheckpointError(f"{file}: {error}") from error
 
 
 def find_policy(path: str | Path, seed: int = 0) -> Path:
