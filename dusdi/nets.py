@@ -2,7 +2,7 @@
 
 Actor, critics and discriminators are all an `EnsembleMLP`: E independent networks of equal shape
 that see the same input through masks of their own, computed as batched matrix products. With
-`film`, the skill also scales the first hidden layer (docs/dusdi.md says why that matters).
+`film`, the skill also scales the first hidden layer (docs/ablation.md says what that is worth).
 """
 
 from __future__ import annotations

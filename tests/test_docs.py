@@ -1,0 +1,119 @@
+"""The documentation: links lead somewhere, code runs, tables name the settings there are."""
+
+import re
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import dusdi
+from dusdi.methods import METHODS
+from dusdi.settings import NetworkSettings, PPOSettings, RunSettings, SACSettings, TaskRunSettings
+
+ROOT = Path(__file__).parent.parent
+PAGES = [ROOT / "README.md", ROOT / "results" / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+SHARED = (RunSettings, NetworkSettings, SACSettings, TaskRunSettings, PPOSettings)
+
+
+def names(path):
+    return str(path.relative_to(ROOT))
+
+
+def blocks(page):
+    return re.findall(r"```python[^\n]*\n(.*?)```", (ROOT / "docs" / page).read_text(), re.S)
+
+
+def anchor(heading):
+    kept = re.sub(r"[^\w\- ]", "", heading.strip().lower())
+    return kept.replace(" ", "-")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=names)
+def test_links_lead_somewhere(page):
+    prose = re.sub(r"```.*?```", "", page.read_text(), flags=re.S)
+    for link in re.findall(r"\]\(([^)]+)\)", prose):
+        file, _, place = link.partition("#")
+        target = (page.parent / file).resolve() if file else page
+        assert target.exists(), link
+        if place:
+            headings = re.findall(r"^#+ (.*)$", target.read_text(), re.M)
+            assert place in map(anchor, headings), link
+
+
+@pytest.mark.parametrize("page", PAGES, ids=names)
+def test_lines_are_short_enough_to_read_in_a_diff(page):
+    for line in page.read_text().splitlines():
+        is_text = not line.startswith(("|", "![")) and "](" not in line and "title =" not in line
+        assert not is_text or len(line) <= 100, line
+
+
+def listed_settings(page):
+    """The settings in the first columns of a page's tables of settings."""
+    found = []
+    for table in re.findall(r"^\| setting .*\n\|[-|]+\n((?:\|.*\n)+)", page.read_text(), re.M):
+        for row in table.splitlines():
+            found += re.findall(r"`(\w+)`", row.split("|")[1])
+    return found
+
+
+def test_the_page_of_a_method_lists_its_settings():
+    for page, method in (("dusdi", "dusdi"), ("diayn", "diayn")):
+        listed = listed_settings(ROOT / "docs" / "methods" / f"{page}.md")
+        assert sorted(listed) == sorted(METHODS[method].Settings.fields())
+
+
+@pytest.mark.parametrize("world", ["multi-particle", "gunner-2d", "walker", "household"])
+def test_the_page_of_a_world_lists_what_it_changes_in_fast(world):
+    listed = listed_settings(ROOT / "docs" / "worlds" / f"{world}.md")
+    assert sorted(listed) == sorted(dusdi.make(world).presets["fast"])
+
+
+def test_settings_in_the_ablation_exist():
+    known = {name for group in SHARED for name in group.fields()}
+    known |= {name for method in METHODS.values() for name in method.Settings.fields()}
+    text = (ROOT / "docs" / "ablation.md").read_text()
+    rows = re.findall(r"^\|[^|]+\|([^|]+)\|[^|]+\|$", text, re.M)
+    listed = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
+    assert listed and listed <= known
+
+
+def test_the_forward_pass_in_numpy_is_that_of_the_policy(tmp_path):
+    skills = dusdi.pretrain(
+        "gunner-2d", preset="debug", out=tmp_path / "runs" / "gunner", progress=False
+    )
+    code = next(code for code in blocks("skills.md") if "def act" in code)
+    scope = {}
+    exec(code.replace('"runs/', f'"{tmp_path}/runs/'), scope)
+    random = np.random.default_rng(0)
+    for skill in skills.sample_skills(5):
+        observation = random.normal(size=7).astype(np.float32)
+        expected = skills.act(observation, skill)
+        np.testing.assert_allclose(scope["act"](observation, skill), expected, atol=1e-5)
+
+
+def test_a_reward_of_ones_own_runs(tmp_path):
+    code = next(code for code in blocks("sources.md") if "def go_there" in code)
+    scope = {"__name__": "page"}
+    options = '"gunner-2d", preset="debug", progress=False,'
+    exec(code.replace('"gunner-2d",', options), scope)
+    assert str(scope["skills"].space) == "box:2, categorical:5, categorical:5"
+
+
+def test_a_world_a_wrapper_and_a_task_of_ones_own_run():
+    code = [code for code in blocks("worlds/your-own.md") if "def make_cheetah" not in code]
+    scope = {}
+    text = "\n".join(code).replace("steps=128_000", 'preset="debug", progress=False')
+    exec(text.replace("steps=512_000", 'preset="debug", progress=False'), scope)
+    assert scope["skills"].space.names == ("near the edge", "free")
+    assert scope["task"].spec.name == "squared gunner-2d/limited"
+    assert scope["solution"].settings["agent"] == "cpg"
+
+
+def test_a_method_of_ones_own_runs(monkeypatch):
+    monkeypatch.setattr(sys, "path", [str(ROOT / "examples"), *sys.path])
+    skills = dusdi.pretrain(
+        "gunner-2d", method="goal_method:Goals", preset="debug", goal_range=1.0, progress=False
+    )
+    assert str(skills.space) == "box:2, box:3, box:2"
+    assert skills.settings["objective"] == {"goal_range": 1.0}
