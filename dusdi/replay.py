@@ -1,7 +1,7 @@
 """Replay: a ring of transitions with pure `init`, `add` and `sample`.
 
-The place to write follows from the number of transitions ever added, which the caller keeps; it is the same for all seeds,
-so that a vmapped `add` stays one contiguous write.
+The place to write follows from the number of transitions ever added, which the caller keeps. It is
+the same for all seeds, so that a vmapped `add` stays one contiguous write.
 """
 
 from __future__ import annotations
@@ -18,7 +18,10 @@ def init(example: Transition, capacity: int) -> Transition:
 
 
 def add(replay: Transition, batch: Transition, added: jax.Array) -> Transition:
-    """Writes a batch after the `added` transitions before it; the capacity must be a multiple of the batch size."""
+    """Writes a batch after the `added` transitions before it.
+
+    The capacity must be a multiple of the batch size.
+    """
     capacity = replay.terminated.shape[0]
     start = added % capacity
 

@@ -1,7 +1,8 @@
 """Skills as the actions of an ordinary Gymnasium environment, for anybody's agent.
 
-One step of these environments is L steps of the task under one skill. `SkillEnv` is a single one, `SkillVectorEnv` many that
-step together: for tasks in JAX, thousands of steps of the task are one compiled call.
+One step of these environments is L steps of the task under one skill. `SkillEnv` is a single one,
+`SkillVectorEnv` many that step together: for tasks in JAX, thousands of steps of the task are one
+compiled call.
 """
 
 from __future__ import annotations
@@ -39,7 +40,10 @@ def _info(task: World, step: Step) -> dict[str, np.ndarray]:
 
 
 class SkillEnv(gymnasium.Env):
-    """A task whose actions are skills: `MultiDiscrete` (`Discrete` with one component), or a `Box` if they are continuous.
+    """A task whose actions are skills.
+
+    They are `MultiDiscrete` (`Discrete` with one component) if all components are categorical, and
+    a `Box` otherwise; see `SkillSpace.to_gymnasium`.
 
     The reward is the mean of the task's over the L steps that a skill acts.
 
@@ -92,7 +96,7 @@ class SkillEnv(gymnasium.Env):
 
 
 class SkillVectorEnv(gymnasium.vector.VectorEnv):
-    """Many copies of a `SkillEnv` that step together, and reset in the same step (`AutoresetMode.SAME_STEP`)."""
+    """Many `SkillEnv`s that step together, and reset in the same step."""
 
     metadata = {"autoreset_mode": AutoresetMode.SAME_STEP, "render_modes": []}
 

@@ -30,7 +30,7 @@ class Factor:
     Attributes:
       name: what people call it.
       indices: the observation entries it consists of.
-      controlled: whether a skill component is to control it; proprioceptive factors are not controlled.
+      controlled: whether a skill component is to control it; proprioceptive factors are not.
     """
 
     name: str
@@ -124,7 +124,7 @@ def _is_unicode(text: str) -> bool:
 
 
 def check_factors(factors: tuple[Factor, ...], observation_size: int) -> None:
-    """Raises a `WorldError` that names the factor and the entry if the factors are not a sound description."""
+    """Raises a `WorldError` that names factor and entry unless the factors are well described."""
     owner: dict[int, str] = {}
     names = [factor.name for factor in factors]
     for factor in factors:
@@ -146,8 +146,8 @@ def check_factors(factors: tuple[Factor, ...], observation_size: int) -> None:
                 )
             if index in owner:
                 raise WorldError(
-                    f"observation entry {index} is in factor {owner[index]!r} and again in {factor.name!r}; "
-                    "factors must not overlap"
+                    f"observation entry {index} is in factor {owner[index]!r} and again in "
+                    f"{factor.name!r}; factors must not overlap"
                 )
             owner[index] = factor.name
     if not any(factor.controlled for factor in factors):
@@ -267,7 +267,10 @@ def at_chance(score: float, chance: float) -> bool:
 
 
 def mean_metrics(sums: Mapping[str, float], updates: int) -> dict[str, float]:
-    """A log row of sums over updates. Returns are counted in episodes, and not a number if none was over."""
+    """A log row of sums over updates.
+
+    Returns are divided by the number of episodes, and not a number if none was done.
+    """
     row = {name: value / updates for name, value in sums.items()}
     episodes = sums.get("episodes", 0.0)
     for name in row:
