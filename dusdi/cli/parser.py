@@ -12,11 +12,9 @@ import dataclasses
 import io
 import os
 import re
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, NamedTuple
-
-if "NO_COLOR" in os.environ:
-    os.environ.setdefault("PYTHON_TYRO_ANSI_CODES", "0")  # tyro reads it when it is imported
 
 import tyro
 from tyro.conf import DisallowNone, FlagCreatePairsOff, Positional, UseAppendAction
@@ -91,13 +89,16 @@ class Parser:
 
     def print_help(self, hints: Mapping[str, str] | None = None) -> None:
         """Prints what the options mean; `hints` say what a setting is if it is not given."""
-        with contextlib.suppress(SystemExit):
+        plain = io.StringIO()  # tyro colours only what goes to a terminal
+        target = plain if "NO_COLOR" in os.environ else sys.stdout
+        with contextlib.suppress(SystemExit), contextlib.redirect_stdout(target):
             tyro.cli(
                 self._dataclass(hints or {}, complete=True),
                 prog=f"dusdi {self.command}",
                 description=self.about,
                 args=["--help"],
             )
+        print(plain.getvalue(), end="")
 
     def _call_tyro(self, words: Sequence[str]) -> tuple[Any, list[str]]:
         """The words in their places, and those that have none."""
