@@ -29,7 +29,7 @@ run("pretrain", "multi-particle", *debug, "--steps", "640", "--out", "p", "--see
 run("pretrain", "gunner-2d", *debug, "--steps", "640", "--method", "diayn", "--out", "d")
 run("pretrain", "gunner-2d", *debug, "--steps", "630", "--component", "box:2", "--out", "c")
 run("downstream", "g", "gunner-2d/unlimited", *debug, "--steps", "4000", "--out", "t1")
-run("downstream", "p", "multi-particle/food-poison-easy", *debug, "--steps", "4000", "--out", "t2")
+run("downstream", "p", "multi-particle/food-poison-easy", *debug, "--steps", "8000", "--out", "t2")
 run("evaluate", "g", "--steps", "2000")
 run("evaluate", "t1", "--episodes", "2")
 run("render", "g", "--out", "g.gif", "--count", "1")
