@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import dusdi
+from dusdi.experiments import ablation
 from dusdi.methods import METHODS
 from dusdi.settings import NetworkSettings, PPOSettings, RunSettings, SACSettings, TaskRunSettings
 
@@ -69,22 +70,21 @@ def test_the_page_of_a_world_lists_what_it_changes_in_fast(world):
     assert sorted(listed) == sorted(dusdi.make(world).presets["fast"])
 
 
-def test_settings_in_the_ablation_exist():
+def test_the_ablation_page_names_every_decision():
     known = {name for group in SHARED for name in group.fields()}
     known |= {name for method in METHODS.values() for name in method.Settings.fields()}
+    switched = {name for fields in ablation.DECISIONS.values() for name in fields}
     text = (ROOT / "docs" / "ablation.md").read_text()
     rows = re.findall(r"^\|[^|]+\|([^|]+)\|[^|]+\|$", text, re.M)
     listed = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
-    assert listed and listed <= known
+    assert switched <= listed <= known
 
 
-def test_the_forward_pass_in_numpy_is_that_of_the_policy(tmp_path):
-    skills = dusdi.pretrain(
-        "gunner-2d", preset="debug", out=tmp_path / "runs" / "gunner", progress=False
-    )
+def test_the_forward_pass_in_numpy_is_that_of_the_policy(gunner_run):
+    skills = dusdi.load(gunner_run)
     code = next(code for code in blocks("skills.md") if "def act" in code)
     scope = {}
-    exec(code.replace('"runs/', f'"{tmp_path}/runs/'), scope)
+    exec(code.replace("runs/gunner/policy", f"{gunner_run}/policy-seed0"), scope)
     random = np.random.default_rng(0)
     for skill in skills.sample_skills(5):
         observation = random.normal(size=7).astype(np.float32)
@@ -92,7 +92,8 @@ def test_the_forward_pass_in_numpy_is_that_of_the_policy(tmp_path):
         np.testing.assert_allclose(scope["act"](observation, skill), expected, atol=1e-5)
 
 
-def test_a_reward_of_ones_own_runs(tmp_path):
+@pytest.mark.slow
+def test_a_reward_of_ones_own_runs():
     code = next(code for code in blocks("sources.md") if "def go_there" in code)
     scope = {"__name__": "page"}
     options = '"gunner-2d", preset="debug", progress=False,'
@@ -100,6 +101,7 @@ def test_a_reward_of_ones_own_runs(tmp_path):
     assert str(scope["skills"].space) == "box:2, categorical:5, categorical:5"
 
 
+@pytest.mark.slow
 def test_a_world_a_wrapper_and_a_task_of_ones_own_run():
     code = [code for code in blocks("worlds/your-own.md") if "def make_cheetah" not in code]
     scope = {}
@@ -110,6 +112,7 @@ def test_a_world_a_wrapper_and_a_task_of_ones_own_run():
     assert scope["solution"].settings["agent"] == "cpg"
 
 
+@pytest.mark.slow
 def test_a_method_of_ones_own_runs(monkeypatch):
     monkeypatch.setattr(sys, "path", [str(ROOT / "examples"), *sys.path])
     skills = dusdi.pretrain(
