@@ -104,6 +104,8 @@ def read_settings(
         if folder and parts and not parts & set(kind.__dataclass_fields__):
             raise UsageError(f"{folder} holds a run of another kind; choose another folder")
         return kind.from_json(data), WorldSpec.from_json(found.description["world"])
+    except UsageError:
+        raise
     except CheckpointError as error:
         raise CheckpointError(f"{found.path}: {error}") from error
     except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
