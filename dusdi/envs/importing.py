@@ -13,9 +13,9 @@ from dusdi.envs.base import World
 from dusdi.envs.factors import Entries
 from dusdi.envs.from_gymnasium import make_world
 from dusdi.envs.gymnasium_vector import close_environments
-from dusdi.envs.modules import import_module
 from dusdi.envs.pictures import choose_opengl
 from dusdi.errors import DusdiError, UsageError, WorldError, unknown_name
+from dusdi.modules import import_module
 from dusdi.types import WorldSpec, difference
 
 PREFIX = "gym:"

@@ -5,13 +5,12 @@ A method of one's own needs no entry here: name it `package.module:Class`, or ha
 
 from __future__ import annotations
 
-import importlib
-
 from dusdi.errors import UsageError, unknown_name
 from dusdi.methods.base import Method
 from dusdi.methods.diayn import Diayn, DiaynMC
 from dusdi.methods.dusdi import Dusdi
 from dusdi.methods.sac import Flat
+from dusdi.modules import import_module
 
 #: The register. Adding a method means a file and a line here.
 METHODS: dict[str, type[Method]] = {method.name: method for method in (Dusdi, Diayn, DiaynMC, Flat)}
@@ -41,8 +40,8 @@ def find_method(name: str) -> type[Method]:
     if not colon:
         raise unknown_name("method", name, METHODS)
     try:
-        found = getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError, ValueError) as error:
+        found = getattr(import_module(module), attribute)
+    except (AttributeError, UsageError) as error:
         raise UsageError(
             f"the method {name!r} can't be imported ({error}); name it as package.module:Class"
         ) from error

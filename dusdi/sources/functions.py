@@ -7,7 +7,6 @@ returns the reward [B]. It is needed while learning only.
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -16,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dusdi.errors import UsageError
+from dusdi.modules import import_module
 from dusdi.skill_space import SkillSpace
 from dusdi.types import Batch, WorldSpec
 
@@ -43,10 +43,10 @@ def find_function(name: str, component: str) -> RewardFunction:
         return _HANDED_IN[component, name]
     module, _, attribute = name.partition(":")
     try:
-        found: Any = importlib.import_module(module)
+        found: Any = import_module(module)
         for part in attribute.split("."):
             found = getattr(found, part)
-    except (ImportError, AttributeError, ValueError) as error:
+    except (AttributeError, UsageError) as error:
         raise UsageError(
             f"the reward function {name!r} can't be imported ({error}); name it as "
             "package.module:function, or hand it in again (rewards={...} in Python)"
