@@ -6,7 +6,7 @@ import gymnasium
 import jax
 import numpy as np
 import pytest
-from conftest import SLIDERS, Sliders
+from conftest import SLIDERS, Sliders, train
 
 import dusdi
 from dusdi.errors import NonFiniteError, UsageError, WorldError
@@ -130,6 +130,18 @@ def test_skills_of_a_world_with_other_factors_are_refused_with_the_reason(skills
     task = dusdi.from_gymnasium(Sliders, {"left": [0], "middle": [2], "right": [1]})
     with pytest.raises(UsageError, match="in one with factor 'middle' of entries 2, not 1"):
         dusdi.downstream(skills, task, preset="debug", progress=False)
+
+
+def test_skills_of_a_world_with_other_options_are_said_to_be_so():
+    factors = {"angle": [0, 1], "speed": [2]}
+    heavy = dusdi.from_gymnasium("Pendulum-v1", factors, g=10.0)
+    light = dusdi.from_gymnasium("Pendulum-v1", factors, g=1.0)
+    skills = train(None, heavy, seeds=1, steps=640)
+    message = r"learned in another world, one with option g = 10\.0, not 1\.0"
+    with pytest.warns(UserWarning, match=message):
+        dusdi.SkillEnv(light, skills).close()
+    with pytest.warns(UserWarning, match=message):
+        dusdi.evaluate(skills, light, steps=2_000)
 
 
 def test_ppo_learns_often_on_own_worlds():

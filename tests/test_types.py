@@ -1,10 +1,12 @@
-"""What log rows are made of: means of metrics, and components that do nothing."""
+"""What log rows are made of, and descriptions of worlds."""
 
 import math
 
+import numpy as np
 import pytest
 
-from dusdi.types import idle_components, mean_metrics
+from dusdi.errors import WorldError
+from dusdi.types import Factor, WorldSpec, mean_metrics
 
 
 def test_metrics_are_means_over_updates():
@@ -39,19 +41,13 @@ def test_a_metric_whose_name_only_begins_like_a_return_is_a_mean_over_updates():
     assert row["returned"] == 2.0
 
 
-# Of 5 values, chance is 0.2, and less than 0.2 + 0.1 * 0.8 = 0.28 is hardly better. A continuous
-# component is uniform in [-1, 1] with variance 1/3; more than 0.9 / 3 = 0.3 is hardly better.
-@pytest.mark.parametrize(
-    ("name", "values", "idle"),
-    [
-        ("accuracy/a", (0.26, 0.28), True),
-        ("accuracy/a", (0.26, 0.32), False),
-        ("squared_error/a", (0.31, 0.31), True),
-        ("squared_error/a", (0.31, 0.27), False),
-        ("penalty_accuracy/a", (0.2, 0.2), False),
-        ("accuracy", (0.2, 0.2), False),
-    ],
-)
-def test_components_that_do_nothing_are_found_by_the_mean_over_seeds(name, values, idle):
-    found = idle_components([{name: value} for value in values], chance=0.2)
-    assert list(found) == (["a"] if idle else [])
+def test_factors_have_one_form():
+    assert Factor("a", np.arange(2)) == Factor("a", [0, 1]) == Factor("a", (0, 1))
+    with pytest.raises(WorldError, match="not a list of observation entries"):
+        Factor("a", (0.5,))
+
+
+@pytest.mark.parametrize("name", ["", " ", 3, "\udcff"])
+def test_names_of_factors_are_texts_that_files_can_hold(name):
+    with pytest.raises(WorldError, match="no name"):
+        WorldSpec("toy", {}, observation_size=1, action_size=1, factors=(Factor(name, (0,)),))
