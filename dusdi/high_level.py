@@ -22,7 +22,7 @@ from dusdi.normalise import Normaliser
 from dusdi.policy import Policy, fold_mlp
 from dusdi.resolve import DownstreamSettings
 from dusdi.skills import Skills
-from dusdi.stepping import Step
+from dusdi.stepping import Step, first_ages
 from dusdi.trainers import Trainer, restart_seed, seed_axes
 from dusdi.types import Metrics
 
@@ -80,7 +80,9 @@ class HighLevelTrainer(Trainer):
         )
         run = settings.run
         self.steps_per_iteration = run.num_envs * run.rollout_length * skills.skill_length
-        self._ends = task.spec.episode_length
+        # Episodes start at staggered ages; those that start at age 0 are whole.
+        ages = first_ages(run.num_envs, task.spec.episode_length, skills.skill_length)
+        self._whole = ages == 0
 
     def learned(self, state):
         return {"agent": state.agent}
@@ -107,7 +109,7 @@ class HighLevelTrainer(Trainer):
             world=world,
             observation=observation,
             earned=jnp.zeros((count, len(channels))),
-            counted=jnp.zeros(count, bool),
+            counted=jnp.array(self._whole),
             normaliser=normalise.init(self.spec.observation_size),
             agent=self.agent.init(agent_key),
             skills=self.skills.params,
@@ -242,7 +244,7 @@ class HostHighLevelTrainer(HighLevelTrainer):
         return state.replace(
             observation=jnp.asarray(self.stack(observations)),
             earned=jnp.zeros_like(state.earned),
-            counted=jnp.zeros_like(state.counted),
+            counted=jnp.array(np.broadcast_to(self._whole, state.counted.shape)),
         )
 
     def advance(self, state, iterations, random):

@@ -74,16 +74,14 @@ class Skills:
         """The mean action in [-1, 1]: [D] and a skill [W] -> [A], or [B, D], [B, W] -> [B, A]."""
         observation = np.asarray(observation, np.float32)
         skill = self.space.check(skill)
-        if observation.shape[-1:] != (self.spec.observation_size,):
+        size = self.spec.observation_size
+        if observation.shape[-1:] != (size,) or observation.ndim > 2:
             raise UsageError(
-                f"observations of {self.spec.name!r} have {self.spec.observation_size} entries; "
+                f"observations of {self.spec.name!r} have {size} entries, [{size}] or [B, {size}]; "
                 f"got shape {observation.shape}"
             )
         rows = observation if observation.ndim == 2 else observation[None]
-        if skill.ndim < 2:
-            skill = skill[None]
-        if len(skill) != len(rows):
-            skill = np.repeat(skill, len(rows), axis=0)
+        skill = self._for_rows(skill, len(rows))
         action = forward(self.params, rows, self.space.encode(skill, np), np)
         if not np.isfinite(action).all():
             raise NonFiniteError(
@@ -91,6 +89,16 @@ class Skills:
                 "parameters are not, or the observation is not"
             )
         return action if observation.ndim == 2 else action[0]
+
+    def _for_rows(self, skill: np.ndarray, count: int) -> np.ndarray:
+        """Skills [count, W] of one skill for all observations, or of as many as there are."""
+        if skill.ndim < 2:
+            skill = skill[None]
+        if skill.ndim > 2 or len(skill) not in (1, count):
+            raise UsageError(
+                f"give one skill, or one for each of {count} observations; got shape {skill.shape}"
+            )
+        return skill if len(skill) == count else np.repeat(skill, count, axis=0)
 
     def check(self) -> None:
         """Raises a `CheckpointError` unless the layers fit what the policy says of itself."""

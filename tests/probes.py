@@ -128,6 +128,7 @@ class HostTrack(HostWorld):
     """The same on the host; it truncates episodes in which the second point is at 6 or beyond."""
 
     spec = Track.spec
+    causal = Track.causal
 
     def __init__(self, edge: float = 3.0):
         self._edge = edge

@@ -1,18 +1,23 @@
-"""Data flows one way: a module imports only from modules before it in this list."""
+"""Where things are: imports point one way, files are short, each kind of thing has one home."""
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
 
 PACKAGE = Path(__file__).parent.parent / "dusdi"
+#: A module imports only from modules before it; a folder counts as one module.
 ORDER = [
-    "errors", "signals", "files", "types", "parallel", "config", "skills", "nets", "normalise",
-    "envs", "tasks", "rollout", "replay", "objectives", "agents", "learner", "checkpoint", "run",
-    "policy", "progress", "loop", "pretraining", "hierarchy", "skill_env", "controller",
-    "task_learning", "metrics", "report", "evaluation", "info", "compare",
-    "experiments", "video", "cli", "__main__",
+    "errors", "signals", "files", "types", "checks", "parallel", "provenance", "progress",
+    "settings", "presets", "spaces", "skill_space", "nets", "normalise", "replay", "checkpoint",
+    "envs", "tasks", "stepping", "sources", "methods", "resolve", "agents", "policy", "skills",
+    "hierarchy", "controller", "skill_env", "learner", "trainers", "high_level", "run", "resume",
+    "training", "fine_tuning", "pretraining", "task_learning", "rollouts", "metrics", "report",
+    "evaluation", "task_evaluation", "info", "compare", "video", "experiments", "cli", "__main__",
 ]  # fmt: skip
+LONGEST = 400
+KINDS = "Categorical|Box|Sphere|Continuous"
 
 
 def modules():
@@ -23,30 +28,65 @@ def layer(path):
     return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
 
 
+def imported(path):
+    """The modules of the package that a file imports, wherever in it."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        names = []
+        if isinstance(node, ast.ImportFrom) and node.module == "dusdi":
+            names = [f"dusdi.{alias.name}" for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            names = [node.module or ""]
+        elif isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        for name in names:
+            if name.startswith("dusdi."):
+                yield name.split(".")[1]
+
+
+def test_the_order_names_every_module_once():
+    assert sorted(ORDER) == sorted({layer(path) for path in modules()})
+
+
 @pytest.mark.parametrize("path", modules(), ids=lambda path: str(path.relative_to(PACKAGE)))
 def test_imports_point_one_way(path):
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "dusdi":
-            names = (
-                [alias.name for alias in node.names]
-                if node.module == "dusdi"
-                else [node.module.split(".")[1]]
-            )
-            for name in names:
-                assert ORDER.index(name) <= ORDER.index(layer(path)), (
-                    f"{path.name} imports {name}, which comes later"
-                )
+    place = ORDER.index(layer(path))
+    later = {name for name in imported(path) if ORDER.index(name) > place}
+    assert not later, f"{path.name} imports {later}, which come later"
 
 
-def test_every_module_says_what_lives_in_it():
-    for path in [*modules(), PACKAGE / "__init__.py"]:
-        assert ast.get_docstring(ast.parse(path.read_text())), path
+def test_acting_needs_nothing_of_what_learning_needs():
+    """What `dusdi.load` imports, directly or through others."""
+    needed = set()
+    found = {"skills"}
+    while found:
+        needed |= found
+        paths = [path for path in modules() if layer(path) in found]
+        found = {name for path in paths for name in imported(path)} - needed
+    allowed = {"skills", "skill_space", "spaces", "policy", "types", "errors", "files", "normalise"}
+    assert needed <= allowed | {"nets", "checkpoint"}  # for folding, and for digests
+
+
+@pytest.mark.parametrize("path", modules(), ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_files_say_what_lives_in_them_and_are_short(path):
+    text = path.read_text()
+    assert ast.get_docstring(ast.parse(text))
+    assert len(text.splitlines()) <= LONGEST
+
+
+def test_only_spaces_ask_for_the_kind_of_a_component():
+    asks = re.compile(
+        rf"isinstance\([^)]*\b(?<!spaces\.)({KINDS})\b|type\([^)]*\) (is|==) ({KINDS})\b"
+        r"|space\.kind\s*(==|!=|in)\s"
+    )
+    for path in modules():
+        if path != PACKAGE / "spaces.py":
+            found = asks.search(path.read_text())
+            assert not found, f"{path.name}: {found and found[0]}"
 
 
 def test_nothing_outside_envs_names_a_domain():
+    words = ("gunner", "particle", "station", "walker", "household")
     for path in modules():
         if layer(path) not in ("envs", "tasks"):
             text = path.read_text().lower()
-            assert not any(
-                word in text for word in ("gunner", "particle", "station", "walker", "household")
-            ), path
+            assert not any(word in text for word in words), path

@@ -9,6 +9,7 @@ from probes import Noise, settings_for
 from dusdi.envs import WORLDS
 from dusdi.errors import CheckpointError, UsageError
 from dusdi.methods import METHODS
+from dusdi.methods.base import MethodSettings
 from dusdi.presets import PPO_PRESETS, PRESETS
 from dusdi.resolve import (
     DOWNSTREAM_GROUPS,
@@ -67,7 +68,10 @@ def test_worlds_presets_are_for_the_preset_they_name():
 
 
 def test_what_a_world_says_of_other_methods_settings_is_passed_over():
-    settings, origins = resolve_pretrain(WORLD, "sac", "fast")
+    class Other(METHODS["diayn"]):
+        Settings = MethodSettings
+
+    settings, origins = resolve_pretrain(WORLD, Other, "fast")
     assert "discriminator_decay" not in origins
     assert settings.sac.discount == 0.8
 
