@@ -20,9 +20,9 @@ from gymnasium import spaces
 from dusdi.envs.base import HostWorld, VectorWorld
 from dusdi.envs.factors import Entries, make_factors
 from dusdi.envs.gymnasium_vector import GymnasiumVector, close_environments, make_environment
-from dusdi.envs.modules import import_module
 from dusdi.envs.pictures import choose_opengl
 from dusdi.errors import UsageError, WorldError
+from dusdi.modules import import_module
 from dusdi.types import WorldSpec
 
 AnyEnv = str | gymnasium.Env | type[gymnasium.Env] | Callable[..., gymnasium.Env]
