@@ -222,3 +222,47 @@ class Edge(JaxWorld):
 
     def render(self, state):
         return np.zeros((16, 16, 3), np.uint8)
+
+
+class Points(JaxWorld):
+    """Four places on lines from -1 to 1, moved by hidden mixtures of four actions.
+
+    Its factors are a line, a bar, and a plane of two dimensions: what a category, a number and a
+    direction can say. A state is paid for how near all places are to fixed targets.
+    """
+
+    MIX = np.array([[0.8, -0.6, 0, 0], [0.6, 0.8, 0, 0], [0, 0, 0, -1], [0, 0, 1, 0]], np.float32)
+    TARGET = np.array([0.9, -0.5, 0.0, 1.0], np.float32)
+    spec = WorldSpec(
+        "points",
+        {},
+        observation_size=5,
+        action_size=4,
+        factors=(
+            Factor("line", (0,)),
+            Factor("bar", (1,)),
+            Factor("plane", (2, 3)),
+            Factor("noise", (4,), controlled=False),
+        ),
+        episode_length=100,
+        channels=("near",),
+    )
+
+    def reset(self, key):
+        return jax.random.uniform(key, (5,), minval=-1.0, maxval=1.0)
+
+    def step(self, state, action, key):
+        place = jnp.clip(state[:4] + 0.3 * action @ self.MIX, -1.0, 1.0)
+        return jnp.append(place, jax.random.uniform(key, minval=-1.0, maxval=1.0))
+
+    def observe(self, state):
+        return state
+
+    def reward(self, state):
+        return 1 - jnp.mean((state[:4] - self.TARGET) ** 2, keepdims=True)
+
+    def render(self, state):
+        picture = np.zeros((64, 64, 3), np.uint8)
+        rows = np.clip(32 + 30 * np.asarray(state[:4]), 0, 63).astype(int)
+        picture[rows, [8, 24, 40, 56]] = 255
+        return picture
