@@ -3,15 +3,32 @@
 import runpy
 from pathlib import Path
 
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from conftest import log_rows, train
+from probes import make_batch
+
 import dusdi
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 
 
-def test_stable_baselines3_learns_on_skills(tmp_path, capsys):
-    dusdi.pretrain("gunner-2d", preset="debug", out=tmp_path / "run", progress=False)
+@pytest.mark.slow
+def test_stable_baselines3_learns_on_skills(gunner_run, capsys):
     example = runpy.run_path(str(EXAMPLES / "sb3_ppo.py"))
-    agent = example["main"]([str(tmp_path / "run"), "gunner-2d/unlimited", "--steps", "160"])
+    agent = example["main"]([str(gunner_run), "gunner-2d/unlimited", "--steps", "160"])
     assert agent.num_timesteps == 160
     printed = capsys.readouterr().out
     assert "MultiDiscrete([5 5 5])" in printed and "return per episode:" in printed
+
+
+def test_a_method_of_ones_own_is_learned_saved_and_loaded(tmp_path, spec):
+    goals = runpy.run_path(str(EXAMPLES / "goal_method.py"))["Goals"]
+    method = goals(spec, goals.Settings(goal_range=2.0))
+    # Goals of ball and box: 2 * (1, 0) and 2 * 0.5; places (2, 3) and 0.
+    batch = make_batch(
+        jnp.array([[1.0, 0.0, 0.5]]), next_observation=jnp.array([[2.0, 3.0, 0.0, 9.0]])
+    )
+    np.testing.assert_allclose(method.reward((), None, batch, 0), [[-3.0, -1.0]])
+    assert str(method.skill_space) == "box:2, box:1"
