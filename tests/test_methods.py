@@ -1,6 +1,8 @@
 """The methods: rewards by hand, what they see, their skills, and one from outside the package."""
 
 import csv
+import dataclasses
+import json
 import math
 
 import jax
@@ -12,6 +14,7 @@ from probes import TINY, Noise, Track, make_batch, make_space, settings_for
 
 import dusdi
 from dusdi.errors import UsageError
+from dusdi.experiments import Settings, reproduce
 from dusdi.learner import Learner
 from dusdi.methods import METHODS, find_method
 from dusdi.methods.base import mean_score
@@ -281,3 +284,34 @@ def test_a_method_from_outside_goes_all_the_way(tmp_path):
         Track(edge=99), method=outside_method.Wander, preset="debug", seed=0, stride=2.0, **small
     )
     jax.tree.map(np.testing.assert_array_equal, handed_in.params, skills.params)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:measured on")
+def test_a_method_from_outside_is_in_tables_and_figures(tmp_path, monkeypatch):
+    monkeypatch.setattr("dusdi.experiments.task_figure.EPISODES", 4)
+    settings = Settings(
+        tmp_path / "results",
+        tmp_path / "runs",
+        seeds=1,
+        preset="debug",
+        fields={"steps": 640},
+        evaluation_steps=2_000,
+        worlds=("gunner-2d",),
+        methods=("dusdi", "outside_method:Wander"),
+        task_fields={"steps": 8_000},
+        progress=False,
+    )
+    one_task = dataclasses.replace(settings, tasks=("gunner-2d/limited",))
+    for name, table, asked in (
+        ("fig4", "fig4-final.csv", one_task),
+        ("table1", "table1.csv", settings),
+    ):
+        files = reproduce(name, asked)
+        assert any(path.suffix == ".png" for path in files)
+        with (tmp_path / "results" / table).open(newline="") as file:
+            methods = [row["method"] for row in csv.DictReader(file)]
+        assert {"dusdi", "outside_method:Wander"} <= set(methods)
+    records = [json.loads(path.read_text()) for path in (tmp_path / "results/records").iterdir()]
+    metrics = [record["metric"] for record in records if record["job"]["kind"] == "skills"]
+    assert sorted(metrics) == ["accuracy", "travel"]
