@@ -6,10 +6,7 @@ from pathlib import Path
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from conftest import log_rows, train
 from probes import make_batch
-
-import dusdi
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 

@@ -225,7 +225,12 @@ def test_disentangled_skills_are_found_through_from_gymnasium_alone():
         steps=48_000, num_envs=16, steps_per_update=16, random_steps=3_200, skill_length=20
     )
     skills = dusdi.pretrain(
-        world, preset="fast", progress=False, component="categorical:3", episode_length=100, **fields
+        world,
+        preset="fast",
+        progress=False,
+        component="categorical:3",
+        episode_length=100,
+        **fields,
     )
     result = dusdi.evaluate(skills, world, steps=20_000)
     assert result.disentanglement > 0.8, result.importance
