@@ -97,7 +97,7 @@ class CompiledHierarchy:
         self, params: Any, episodes: Episodes, key: jax.Array, skill: jax.Array
     ) -> tuple[Episodes, Step]:
         """L steps under one skill each, [n, W]; the reward [n, K] is the mean over them."""
-        reset_key, *keys = jax.random.split(key, self._length + 1)
+        keys = jax.random.split(key, self._length + 1)
         count = self._stepper.num_envs
 
         def low_level(carry, key):
@@ -114,11 +114,11 @@ class CompiledHierarchy:
         no = jnp.zeros(count, bool)
         nothing = jnp.zeros((count, self._channels))
         carry = (episodes, self._stepper.observe(episodes), nothing, no, no)
-        carry, _ = jax.lax.scan(low_level, carry, jnp.stack(keys))
+        carry, _ = jax.lax.scan(low_level, carry, keys[1:])
         episodes, next_observation, earned, terminated, done = carry
         observation = next_observation
         if self._autoreset:
-            episodes = self._stepper.reset_where(episodes, reset_key, done)
+            episodes = self._stepper.reset_where(episodes, keys[0], done)
             observation = self._stepper.observe(episodes)
         reward = earned / self._length
         return episodes, Step(next_observation, reward, terminated, done, observation)

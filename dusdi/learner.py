@@ -136,12 +136,12 @@ class Learner:
         """The gradient updates due after each step of the environments."""
         self.traces["update"] += 1
         count = self.settings.updates_per_iteration
-        key, *keys = jax.random.split(state.key, count + 1)
-        state = state.replace(key=key, updates=state.updates + count)
+        keys = jax.random.split(state.key, count + 1)
+        state = state.replace(key=keys[0], updates=state.updates + count)
         if count == 1:
-            learned, metrics = self._update_once(state, keys[0])
+            learned, metrics = self._update_once(state, keys[1])
         else:
-            learned, metrics = self._update_often(state, jnp.stack(keys))
+            learned, metrics = self._update_often(state, keys[1:])
         sums = {name: state.metrics[name] + value for name, value in metrics.items()}
         return state.replace(**learned, metrics=state.metrics | sums)
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from dusdi import checkpoint
 from dusdi.checkpoint import Checkpoint
 from dusdi.errors import CheckpointError, UsageError
-from dusdi.resolve import DEFAULT, Resolved, changed
+from dusdi.resolve import DEFAULT, USER, Resolved, changed
 from dusdi.types import WorldSpec, difference
 
 #: Settings that may change when a run is resumed: it can be made longer.
@@ -39,7 +39,11 @@ def settings_of(
 ) -> tuple[Any, dict[str, str]]:
     """The settings of a run that is resumed or new, and where those that differ come from."""
     if previous:
-        return previous.settings, dict(previous.description.get("origins") or {})
+        before = _flat(previous.description["settings"])
+        now = _flat(previous.settings.to_json())
+        changed_now = [name for name in now if _as_json(now[name]) != _as_json(before.get(name))]
+        origins = dict(previous.description.get("origins") or {})
+        return previous.settings, origins | dict.fromkeys(changed_now, USER)
     settings, origins = resolve()
     return settings, {name: origin for name, origin in origins.items() if origin != DEFAULT}
 
@@ -69,17 +73,18 @@ def find_previous(
     """
     if folder is None:
         return None
-    found = checkpoint.load_newest(folder / "checkpoints")
-    if found is None:
-        _check_not_foreign(folder / "config.json")
-        if not resume:
-            return None
-        return _begun(folder / "config.json", spec, kind, fields, words, origin or {})
-    if not resume:
+    if not resume and checkpoint.newest_first(folder / "checkpoints"):
         raise UsageError(
             f"{folder} already holds a run; resume it with --resume (resume=True), or choose "
             "another folder"
         )
+    found = checkpoint.load_newest(folder / "checkpoints")
+    if found is None:
+        _check_not_foreign(folder / "config.json")
+        _check_no_policy(folder)
+        if not resume:
+            return None
+        return _begun(folder / "config.json", spec, kind, fields, words, origin or {})
     settings, theirs = read_settings(found, kind, folder)
     found = _with_written(found, folder / "config.json")
     settings, theirs = read_settings(found, kind, folder)
@@ -131,6 +136,16 @@ def _check_not_foreign(path: Path) -> None:
     if not isinstance(description, dict) or not {"settings", "world"} <= set(description):
         raise UsageError(
             f"{path} is not of a run of dusdi's, and would be overwritten; choose another folder"
+        )
+
+
+def _check_no_policy(folder: Path) -> None:
+    """Raises a `UsageError` if a folder without checkpoints has a policy, which would be lost."""
+    policies = sorted(folder.glob("policy*.safetensors"))
+    if policies:
+        raise UsageError(
+            f"{folder} holds a policy ({policies[0].name}) but no checkpoint to go on from; choose "
+            "another folder, or remove the policy to begin anew"
         )
 
 

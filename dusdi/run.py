@@ -61,13 +61,16 @@ def describe_run(
     """
     before = before or {}
     so_far = {name: before[name] for name in ("step", "seconds") if name in before}
+    made_with = before.get("made_with")
+    if before.get("step", 0) < settings.run.steps:  # nothing is added to a finished run
+        made_with = with_current(made_with)
     return {
         "id": before.get("id") or uuid.uuid4().hex,
         "kind": kind,
         "settings": settings.to_json(),
         "origins": dict(origins),
         "world": spec.to_json(),
-        "made_with": with_current(before.get("made_with")),
+        "made_with": made_with,
         **so_far,
         **(origin or {}),
     }

@@ -143,8 +143,8 @@ class TrainingLoop:
                 if self._is_due(self._log_every) and int(self._state.updates):
                     self._log()
                 self._display.advance(self._step)
-                if self._run and (self._is_due(self._save_every) or stopped()):
-                    self._save(self._run)
+                if self._is_due(self._save_every) or stopped():
+                    self._save()
                 if stopped():
                     place = f"; saved in {self._run.folder}" if self._run else ""
                     raise Interrupted(f"stopped at step {self._step:,}{place}")
@@ -173,12 +173,14 @@ class TrainingLoop:
                 self._run.log(self._step, self._seconds, self._rows)
         self._display.log(self._step, self._rows)
 
-    def _save(self, run: Run) -> None:
+    def _save(self) -> None:
+        """Writes a checkpoint; a run without a folder learns the same, so it restarts here, too."""
         check_finite(self._trainer, self._state, [], self._step, self._kept)
-        with self._writing(run):
-            policies = self._trainer.policies(self._state)
-            run.save(self._step, self._seconds, self._state, policies)
-        self._kept = f"the checkpoint of step {self._step} in {run.folder} is kept"
+        if self._run:
+            with self._writing(self._run):
+                policies = self._trainer.policies(self._state)
+                self._run.save(self._step, self._seconds, self._state, policies)
+            self._kept = f"the checkpoint of step {self._step} in {self._run.folder} is kept"
         self._state = self._trainer.restart(self._state)
 
     @contextmanager

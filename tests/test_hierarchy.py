@@ -61,6 +61,18 @@ def test_a_skill_acts_for_L_steps_and_earns_their_mean(make):
     np.testing.assert_array_equal(step.observation, step.next_observation)
 
 
+def test_the_program_does_not_grow_with_the_length_of_skills():
+    sizes = []
+    for length in (5, 100):
+        skills = make_skills(length)
+        hierarchy = CompiledHierarchy(Track(), skills, 2)
+        episodes, _ = hierarchy.init(KEY)
+        skill = jnp.ones((2, 2), jnp.int32)
+        program = jax.make_jaxpr(hierarchy.step)(skills.params, episodes, KEY, skill)
+        sizes.append(len(program.eqns))
+    assert sizes[0] == sizes[1]
+
+
 @each_hierarchy
 def test_termination_in_the_middle_of_a_skill(make):
     """The first point reaches the edge in step 3 of 5: nothing is earned after that."""

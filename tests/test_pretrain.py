@@ -12,12 +12,15 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from conftest import SLIDERS, Sliders, assert_same_result, log_rows, train
+from probes import TINY, HostTrack, settings_for
 
 import dusdi
 from dusdi import checkpoint, provenance, training
 from dusdi.envs.gunner import Gunner2D
 from dusdi.errors import NonFiniteError, UsageError
 from dusdi.methods.dusdi import Dusdi
+from dusdi.resolve import changed
+from dusdi.resume import Previous, settings_of
 from dusdi.run import Run, locked
 
 shared_programs = pytest.mark.usefixtures("shared_programs")
@@ -83,6 +86,13 @@ def test_a_run_on_the_host_resumes_bit_for_bit(tmp_path, monkeypatch):
     assert_same_result(tmp_path / "killed", tmp_path / "whole")
 
 
+def test_a_run_without_a_folder_learns_the_same(tmp_path):
+    fields = {**TINY, "checkpoint_every": 32, "preset": "debug", "progress": False}
+    kept, gone = (dusdi.pretrain(HostTrack(), out=out, **fields) for out in (tmp_path, None))
+    for name, array in kept.params.items():
+        np.testing.assert_array_equal(array, gone.params[name])
+
+
 @shared_programs
 def test_the_pieces_of_the_loop_do_not_matter(gunner_run, tmp_path, monkeypatch):
     monkeypatch.setattr(training, "PIECE_SECONDS", 0.0)
@@ -120,6 +130,15 @@ def test_a_run_without_a_checkpoint_does_not_stand_in_the_way(tmp_path, monkeypa
     assert json.loads((tmp_path / "config.json").read_text())["world"]["name"] == "gunner-2d"
 
 
+@pytest.mark.parametrize("resume", [False, True])
+def test_a_policy_whose_checkpoints_were_removed_is_not_overwritten(gunner, resume):
+    shutil.rmtree(gunner / "checkpoints")
+    before = {path.name: path.read_bytes() for path in gunner.iterdir()}
+    with pytest.raises(UsageError, match=r"holds a policy \(policy-seed0.*but no checkpoint"):
+        train(gunner, resume=resume)
+    assert {path.name: path.read_bytes() for path in gunner.iterdir()} == before
+
+
 @shared_programs
 def test_a_longer_run_killed_before_its_next_checkpoint_stays_longer(gunner, monkeypatch):
     kill_before_training(monkeypatch)
@@ -150,6 +169,9 @@ def test_all_that_a_run_was_made_with_is_remembered(gunner, monkeypatch):
     assert dusdi.load(gunner, seed=1).description["made_with"] == expected
     newest = checkpoint.load_newest(gunner / "checkpoints")
     assert newest.description["made_with"] == expected
+    monkeypatch.setattr(provenance, "_commit", lambda: "a third")
+    train(gunner, resume=True)  # the run is finished: this commit trains nothing
+    assert dusdi.load(gunner).description["made_with"] == expected
 
 
 @shared_programs
@@ -158,6 +180,15 @@ def test_seconds_add_up_over_resumed_runs(gunner):
     before = json.loads(path.read_text())["seconds"]
     train(gunner, steps=2_240, resume=True)
     assert json.loads(path.read_text())["seconds"] > before > 0
+
+
+def test_a_run_that_is_made_longer_says_that_the_user_wanted_it(spec):
+    settings = settings_for(spec)
+    description = {"settings": settings.to_json(), "origins": {"seed": "you", "alpha": "preset"}}
+    longer = changed(settings, {"steps": settings.run.steps + 1})
+    found, origins = settings_of(Previous(longer, description, None), pytest.fail)
+    assert found is longer
+    assert origins == {"seed": "you", "alpha": "preset", "steps": "you"}
 
 
 @shared_programs

@@ -73,6 +73,16 @@ def test_scanned_updates_are_those_one_by_one(trained):
     np.testing.assert_array_equal(scanned.key, key)
 
 
+def test_the_program_does_not_grow_with_the_number_of_updates():
+    sizes = []
+    for num_envs in (4, 32):
+        fields = {**TINY, "num_envs": num_envs, "steps_per_update": 1}
+        trainer = make_trainer(Track(), settings_for(Track.spec, **fields))
+        program = jax.make_jaxpr(trainer.learner.update)(trainer.shapes())
+        sizes.append(len(program.eqns))
+    assert sizes[0] == sizes[1]
+
+
 def test_a_run_compiles_its_updates_once(trained):
     trainer, state = trained
     copy = jax.tree.map(jnp.copy, state)
