@@ -214,6 +214,7 @@ def train(ppo, iterations, scale=1.0):
 FAST = dict(normalise_returns=True, learning_rate=3e-3, batch_size=64, hidden=(32,), epochs=4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("agent", ["ppo", "cpg"])
 def test_it_learns_what_each_category_should_be(agent):
     causal = np.eye(3) if agent == "cpg" else np.ones((1, 3))
@@ -229,6 +230,7 @@ def test_it_learns_what_components_of_all_kinds_should_be():
     assert np.sum(chosen[:, 2:4] * right[:, 2:4], axis=1).mean() > 0.9  # cosines
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scale", [1.0, 0.01])
 def test_small_rewards_are_learned_from_as_soon_as_large_ones(scale):
     """They are not lost in what values say before they know anything."""

@@ -82,7 +82,12 @@ def bandit(key):
 
 
 @pytest.mark.parametrize(
-    "fields", [{}, {"twin_critics": True}, {"skill_input": "concat", "critic_skill": "all"}]
+    "fields",
+    [
+        {},
+        pytest.param({"twin_critics": True}, marks=pytest.mark.slow),
+        pytest.param({"skill_input": "concat", "critic_skill": "all"}, marks=pytest.mark.slow),
+    ],
 )
 def test_constant_reward_is_worth_its_discounted_sum_in_each_channel(fields):
     sac = make_sac(channels=2, **fields)
@@ -109,6 +114,7 @@ def test_one_step_bandit():
     np.testing.assert_allclose(mean, 0.4, atol=0.07)
 
 
+@pytest.mark.slow
 def test_two_step_chain_carries_value_back():
     """The first action chooses the second state; only there a reward is paid, -(x - 0.5)^2."""
     sac = make_sac()
@@ -150,6 +156,7 @@ def test_each_component_learns_its_own_action():
     np.testing.assert_allclose(actions, places[skills], atol=0.12)
 
 
+@pytest.mark.slow
 def test_entropy_channel_holds_future_entropy_and_leaves_the_others_pure():
     """With a reward of zero, the skill channel is 0 and the other one alpha gamma H / (1 - gamma).
 
@@ -199,6 +206,7 @@ def test_targets_by_hand(monkeypatch, fields, expected):
     np.testing.assert_allclose(targets[:, 0], alone, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_learned_temperature_reaches_the_target_entropy():
     sac = make_sac(learn_alpha=True, alpha=0.1, target_entropy=-0.5)
     state = learn(sac, bandit, updates=4000)
