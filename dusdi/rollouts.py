@@ -49,7 +49,7 @@ def expert_actor(world: World) -> Actor:
     """The scripted expert of a world as an actor."""
     expert = world.expert
     if expert is None:
-        raise UsageError(f"nobody wrote a scripted expert for {world.spec.name!r}")
+        raise UsageError(f"there is no scripted expert for {world.spec.name!r}")
     act = jax.jit(jax.vmap(expert)) if isinstance(world, JaxWorld) else expert
     return lambda observation, skill, state: np.asarray(act(state(), skill), np.float32)
 

@@ -1,7 +1,7 @@
 """Stepping many environments at once: inside a compiled program, or from the host.
 
-Both steppers answer alike (`Step`), count the age of episodes (nobody else does), and begin new
-episodes where the old ones are done. Pretraining, hierarchy, evaluation and video all step here.
+Both steppers answer alike (`Step`), count the age of episodes, and begin new ones where the old
+ones are done. Pretraining, hierarchy, evaluation and video all step here.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Step(NamedTuple):
     """What a step of n environments gave.
 
     Attributes:
-      next_observation: s', [n, D]; the true successor, also where the episode is done.
+      next_observation: s', [n, D]; the true next observation, also where the episode is done.
       reward: what the step earned in each channel, [n, K].
       terminated: [n], the world ended for good, so that nothing follows s'.
       done: [n], the episode ended here, for whatever reason.

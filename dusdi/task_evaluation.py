@@ -140,8 +140,11 @@ def task_for(spec: WorldSpec, env: World | str | None = None) -> World:
                 f"this run solves {spec.name!r}, which is not one of dusdi's own tasks; name it: "
                 "--env gym:ID, package.module:function or ./file.py:function (env=... in Python)"
             )
-        return make_task(spec.name, **spec.options)
+        env = make_task(spec.name, **spec.options)
     env = as_task(env)
-    if json.dumps(spec.to_json()) != json.dumps(env.spec.to_json()):
-        raise UsageError(f"that is not the task of the run, which has {difference(spec, env.spec)}")
+    if changed := difference(spec, env.spec):
+        raise UsageError(
+            f"{env.spec.name!r} is not the task of the run, which has {changed}; name that "
+            "(--env, env=...)"
+        )
     return env

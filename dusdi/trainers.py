@@ -149,10 +149,7 @@ class SkillTrainer(Trainer):
         return {"objective": state.objective, "agent": state.agent}
 
     def summarise(self, row):
-        headline = self.learner.method.headline(row)
-        if self.learner.method.learns_task:
-            headline = {"return": row["return"]}
-        return {**headline, **row}
+        return {**self.learner.method.headline(row), **row}
 
     def policies(self, state):
         parts = self.per_seed((state.agent.actor, state.normaliser))

@@ -1,5 +1,6 @@
 """Measuring and looking: what is measured on, what is refused, and where pictures and videos go."""
 
+import dataclasses
 import json
 import warnings
 
@@ -120,6 +121,13 @@ def test_a_run_can_be_named_by_its_folder_and_its_world_by_name(gunner_run):
         by_name = dusdi.evaluate(dusdi.load(gunner_run), "gunner-2d", steps=6_000)
     assert by_folder.to_json() == by_name.to_json()
     assert by_folder.own_factors == ("agent position", "ammo state", "target state")
+
+
+def test_a_world_that_was_wrapped_is_not_taken_for_the_plain_one(gunner_run):
+    skills = dusdi.load(gunner_run)
+    skills.spec = dataclasses.replace(skills.spec, observation_size=99)
+    with pytest.raises(UsageError, match=r"which has 99 observations, not .*; name theirs"):
+        dusdi.evaluate(skills)
 
 
 def test_too_few_steps_are_warned_of(gunner_run):

@@ -233,6 +233,7 @@ def test_the_flat_policy_is_paid_by_the_world(spec):
     assert (method.channels, method.channel_components) == (("first", "second"), (None, None))
     batch = make_batch(np.zeros((1, 0), np.int32))._replace(reward=jnp.array([[1.0, -2.0]]))
     np.testing.assert_array_equal(method.reward((), KEY, batch, jnp.int32(0)), [[1, -2]])
+    assert method.headline({"loss/critic": 1.0, "return": 3.0}) == {"return": 3.0}
     with pytest.raises(UsageError, match="'toy' pays no reward to learn from"):
         make_method(spec, "sac")
 
