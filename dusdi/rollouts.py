@@ -12,7 +12,7 @@ from dusdi.envs.base import JaxWorld, World
 from dusdi.errors import UsageError
 from dusdi.skill_space import SkillSpace
 from dusdi.skills import Skills
-from dusdi.stepping import HostStepper
+from dusdi.stepping import HostStepper, derived_seed
 
 #: A rollout has at least so many episodes, shorter than the world's if need be.
 MIN_EPISODES = 10
@@ -80,7 +80,7 @@ def collect(
     rows = []
     stepper = HostStepper(world, count, length)
     try:
-        observation = stepper.reset(seed)
+        observation = stepper.reset(derived_seed(seed, 0))
         for t in range(episodes * length // count):
             step = stepper.step(actor(observation, skill, stepper.state))
             rows.append(Rollout(step.next_observation, skill.copy(), episode.copy()))
@@ -122,7 +122,7 @@ def play_episodes(
         going = np.ones(len(ours), bool)
         stepper = HostStepper(task, len(ours), rewarded=True)
         try:
-            observation = stepper.reset((seed + start) % 2**31)
+            observation = stepper.reset(derived_seed(seed, start))
             for t in range(length):
                 if t % interval == 0:
                     decision = decide(observation)

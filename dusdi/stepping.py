@@ -45,6 +45,16 @@ class Episodes(NamedTuple):
     age: Array
 
 
+def derived_seed(seed: int, *path: int) -> int:
+    """The seed of something that happens in what has a seed itself: at an iteration of a run, say.
+
+    Environments may count on from a seed (the next one has the next seed), so that neighbouring
+    seeds would share most of their episodes; these are far apart.
+    """
+    sequence = np.random.SeedSequence([seed, *path])
+    return int(sequence.generate_state(1)[0] // 2)
+
+
 def first_ages(num_envs: int, episode_length: int, stagger: int) -> np.ndarray:
     """Ages that environments start with, [n]: all 0, or spread evenly in multiples of `stagger`.
 

@@ -21,6 +21,7 @@ from dusdi.files import write_atomically
 from dusdi.provenance import provenance
 from dusdi.rollouts import play_episodes, skill_actor
 from dusdi.skills import Skills
+from dusdi.stepping import derived_seed
 from dusdi.tasks import TASKS, Task, as_task, make_task
 from dusdi.types import WorldSpec, difference
 
@@ -40,10 +41,10 @@ def controller_returns(task: World, controller: Controller, **options: Any) -> n
 
 def random_skill_returns(task: World, skills: Skills, *, seed: int = 0, **options: Any) -> Any:
     """The return of random skills, [episodes, K]: where learning to choose them starts."""
-    key = itertools.count(seed)
+    seeds = (derived_seed(seed, number, 1) for number in itertools.count())
     return play_episodes(
         task,
-        lambda observation: skills.sample_skills(len(observation), next(key)),
+        lambda observation: skills.sample_skills(len(observation), next(seeds)),
         skill_actor(skills),
         interval=skills.skill_length,
         seed=seed,
