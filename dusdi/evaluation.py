@@ -94,7 +94,7 @@ def evaluate_expert(
 def check_expert(skills: Skills, world: World) -> None:
     """Raises a `UsageError` unless the world has an expert that can be compared with skills."""
     if world.expert is None:
-        raise UsageError(f"nobody wrote a scripted expert for {world.spec.name!r}")
+        raise UsageError(f"there is no scripted expert for {world.spec.name!r}")
     if any(space.categories != EXPERT_VALUES for space in skills.space.spaces):
         raise UsageError(
             f"scripted experts know categorical components of {EXPERT_VALUES} values; these "
@@ -244,13 +244,14 @@ def world_for(skills: Skills, env: World | str | None = None) -> World:
                 f"worlds ({', '.join(WORLDS)}); name the world: --env gym:ID, "
                 "package.module:function or ./file.py:function (env=...)"
             )
-        return make(ours.name, **ours.options)
+        env = make(ours.name, **ours.options)
     env = as_world(env)
     theirs = env.spec
     sizes = (ours.observation_size, ours.action_size)
     if sizes != (theirs.observation_size, theirs.action_size) or ours.factors != theirs.factors:
         raise UsageError(
-            f"that is not the world of the skills, which has {difference(ours, theirs)}"
+            f"{theirs.name!r} is not the world of the skills, which has "
+            f"{difference(ours, theirs)}; name theirs (--env, env=...)"
         )
     if changed := difference(ours, dataclasses.replace(theirs, channels=ours.channels)):
         warnings.warn(f"the skills were learned in another world, one with {changed}", stacklevel=3)

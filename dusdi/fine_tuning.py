@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
@@ -12,7 +12,7 @@ from dusdi import checkpoint, normalise
 from dusdi.checkpoint import Checkpoint
 from dusdi.errors import CheckpointError, UsageError
 from dusdi.learner import Learner, TrainState
-from dusdi.resolve import PretrainSettings
+from dusdi.resolve import Layer, PretrainSettings
 from dusdi.resume import read_settings
 from dusdi.skills import Skills
 
@@ -31,9 +31,10 @@ ACTOR_FIELDS = (
 )
 
 
-def actor_settings(policy: Skills) -> dict[str, Any]:
-    """The settings that a run which starts from a policy takes over."""
-    return {name: policy.settings["networks"][name] for name in ACTOR_FIELDS}
+def actor_settings(settings: Mapping[str, Any]) -> Layer:
+    """What a run that starts from a policy takes over from the settings of the policy's run."""
+    networks = settings["networks"]
+    return Layer("the policy it starts from", {name: networks[name] for name in ACTOR_FIELDS})
 
 
 def start_from(policy: Skills) -> Callable[[TrainState, PretrainSettings], TrainState]:

@@ -22,8 +22,8 @@ from dusdi.normalise import Normaliser
 from dusdi.policy import Policy, fold_mlp
 from dusdi.resolve import DownstreamSettings
 from dusdi.skills import Skills
-from dusdi.stepping import Step, first_ages
-from dusdi.trainers import Trainer, restart_seed, seed_axes
+from dusdi.stepping import Step, derived_seed, first_ages
+from dusdi.trainers import Trainer, seed_axes
 from dusdi.types import Metrics
 
 METRICS = ("return", "episodes", "loss/policy", "loss/value", "entropy", "kl", "clipped")
@@ -238,7 +238,7 @@ class HostHighLevelTrainer(HighLevelTrainer):
         """New episodes everywhere, determined by each seed and the iteration."""
         iteration = int(state.iteration)
         observations = [
-            hierarchy.reset(restart_seed(seed, iteration))
+            hierarchy.reset(derived_seed(seed, iteration))
             for hierarchy, seed in zip(self._hierarchies, self.seeds, strict=True)
         ]
         return state.replace(

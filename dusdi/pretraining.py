@@ -90,7 +90,7 @@ def run_sac(
         trainer = make_trainer(world, settings)
         try:
             method = trainer.learner.method
-            kind = "skills" if len(method.skill_space) else "flat"
+            kind = "flat" if method.learns_task else "skills"
             before = previous.description if previous else None
             space = {"skill_space": method.skill_space.to_json()}
             description = describe_run(kind, world.spec, settings, origins, before, origin) | space

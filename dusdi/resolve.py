@@ -129,7 +129,18 @@ DOWNSTREAM_GROUPS: dict[str, type[Group]] = {"run": TaskRunSettings, "ppo": PPOS
 
 def pretrain_groups(method: type[Method]) -> dict[str, type[Group]]:
     """The groups of a run of a method."""
-    shared = {"run": RunSettings, "networks": NetworkSettings, "sac": SACSettings}
+    shared: dict[str, type[Group]] = {
+        "run": RunSettings,
+        "networks": NetworkSettings,
+        "sac": SACSettings,
+    }
+    for group in shared.values():
+        for name in group.fields():
+            if name in method.Settings.fields():
+                raise UsageError(
+                    f"method {method.name!r} has a setting {name!r}, but all runs have one of that "
+                    "name; give it another name"
+                )
     return {**shared, "objective": method.Settings}
 
 

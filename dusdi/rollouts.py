@@ -12,7 +12,7 @@ from dusdi.envs.base import JaxWorld, World
 from dusdi.errors import UsageError
 from dusdi.skill_space import SkillSpace
 from dusdi.skills import Skills
-from dusdi.stepping import HostStepper
+from dusdi.stepping import HostStepper, derived_seed
 
 #: A rollout has at least so many episodes, shorter than the world's if need be.
 MIN_EPISODES = 10
@@ -49,7 +49,7 @@ def expert_actor(world: World) -> Actor:
     """The scripted expert of a world as an actor."""
     expert = world.expert
     if expert is None:
-        raise UsageError(f"nobody wrote a scripted expert for {world.spec.name!r}")
+        raise UsageError(f"there is no scripted expert for {world.spec.name!r}")
     act = jax.jit(jax.vmap(expert)) if isinstance(world, JaxWorld) else expert
     return lambda observation, skill, state: np.asarray(act(state(), skill), np.float32)
 
@@ -80,7 +80,7 @@ def collect(
     rows = []
     stepper = HostStepper(world, count, length)
     try:
-        observation = stepper.reset(seed)
+        observation = stepper.reset(derived_seed(seed, 0))
         for t in range(episodes * length // count):
             step = stepper.step(actor(observation, skill, stepper.state))
             rows.append(Rollout(step.next_observation, skill.copy(), episode.copy()))
@@ -122,7 +122,7 @@ def play_episodes(
         going = np.ones(len(ours), bool)
         stepper = HostStepper(task, len(ours), rewarded=True)
         try:
-            observation = stepper.reset((seed + start) % 2**31)
+            observation = stepper.reset(derived_seed(seed, start))
             for t in range(length):
                 if t % interval == 0:
                     decision = decide(observation)

@@ -63,7 +63,8 @@ class SkillEnv(gymnasium.Env):
             raise UsageError(f"pictures come as render_mode 'rgb_array', not {render_mode!r}")
         pictures = render_mode is not None
         self._stepper = SkillStepper(self.task, self.skills, 1, autoreset=False, pictures=pictures)
-        self.render_mode, self._begun = render_mode, False
+        self.render_mode = render_mode
+        self._begun = False
         self.observation_space = _observation_space(self.task)
         self.action_space = self.skills.space.to_gymnasium()
 
@@ -103,7 +104,8 @@ class SkillVectorEnv(gymnasium.vector.VectorEnv):
     def __init__(self, task: World | str, skills: Skills | str | Path, num_envs: int = 64):
         self.task, self.skills = _prepare(task, skills)
         self._stepper = SkillStepper(self.task, self.skills, num_envs)
-        self.num_envs, self.render_mode = num_envs, None
+        self.num_envs = num_envs
+        self.render_mode = None
         self.single_observation_space = _observation_space(self.task)
         self.single_action_space = self.skills.space.to_gymnasium()
         self.observation_space = batch_space(self.single_observation_space, num_envs)
@@ -117,7 +119,8 @@ class SkillVectorEnv(gymnasium.vector.VectorEnv):
         step = self._stepper.step(self.skills.space.from_gymnasium(actions))
         info: dict[str, Any] = {}
         for name, value in _info(self.task, step).items():
-            info[name], info[f"_{name}"] = value, np.ones(self.num_envs, bool)
+            info[name] = value
+            info[f"_{name}"] = np.ones(self.num_envs, bool)
         if step.done.any():
             final = np.full(self.num_envs, None, object)
             for index in np.flatnonzero(step.done):

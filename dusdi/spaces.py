@@ -34,7 +34,7 @@ class LogRatio(NamedTuple):
     Attributes:
       at_value: log q(z^i|s) - log p(z^i) at the value in force.
       over_prior: its mean over values drawn from the prior.
-      score: how well the value is told, see `Space.score_name`.
+      score: how well the value is predicted, see `Space.score_name`.
     """
 
     at_value: jax.Array

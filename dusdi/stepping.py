@@ -1,7 +1,7 @@
 """Stepping many environments at once: inside a compiled program, or from the host.
 
-Both steppers answer alike (`Step`), count the age of episodes (nobody else does), and begin new
-episodes where the old ones are done. Pretraining, hierarchy, evaluation and video all step here.
+Both steppers answer alike (`Step`), count the age of episodes, and begin new ones where the old
+ones are done. Pretraining, hierarchy, evaluation and video all step here.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Step(NamedTuple):
     """What a step of n environments gave.
 
     Attributes:
-      next_observation: s', [n, D]; the true successor, also where the episode is done.
+      next_observation: s', [n, D]; the true next observation, also where the episode is done.
       reward: what the step earned in each channel, [n, K].
       terminated: [n], the world ended for good, so that nothing follows s'.
       done: [n], the episode ended here, for whatever reason.
@@ -43,6 +43,16 @@ class Episodes(NamedTuple):
 
     state: EnvState
     age: Array
+
+
+def derived_seed(seed: int, *path: int) -> int:
+    """The seed of something that happens in what has a seed itself: at an iteration of a run, say.
+
+    Environments may count on from a seed (the next one has the next seed), so that neighbouring
+    seeds would share most of their episodes; these are far apart.
+    """
+    sequence = np.random.SeedSequence([seed, *path])
+    return int(sequence.generate_state(1)[0] // 2)
 
 
 def first_ages(num_envs: int, episode_length: int, stagger: int) -> np.ndarray:

@@ -21,6 +21,7 @@ from dusdi.files import write_atomically
 from dusdi.provenance import provenance
 from dusdi.rollouts import play_episodes, skill_actor
 from dusdi.skills import Skills
+from dusdi.stepping import derived_seed
 from dusdi.tasks import TASKS, Task, as_task, make_task
 from dusdi.types import WorldSpec, difference
 
@@ -40,10 +41,10 @@ def controller_returns(task: World, controller: Controller, **options: Any) -> n
 
 def random_skill_returns(task: World, skills: Skills, *, seed: int = 0, **options: Any) -> Any:
     """The return of random skills, [episodes, K]: where learning to choose them starts."""
-    key = itertools.count(seed)
+    seeds = (derived_seed(seed, number, 1) for number in itertools.count())
     return play_episodes(
         task,
-        lambda observation: skills.sample_skills(len(observation), next(key)),
+        lambda observation: skills.sample_skills(len(observation), next(seeds)),
         skill_actor(skills),
         interval=skills.skill_length,
         seed=seed,
@@ -140,8 +141,11 @@ def task_for(spec: WorldSpec, env: World | str | None = None) -> World:
                 f"this run solves {spec.name!r}, which is not one of dusdi's own tasks; name it: "
                 "--env gym:ID, package.module:function or ./file.py:function (env=... in Python)"
             )
-        return make_task(spec.name, **spec.options)
+        env = make_task(spec.name, **spec.options)
     env = as_task(env)
-    if json.dumps(spec.to_json()) != json.dumps(env.spec.to_json()):
-        raise UsageError(f"that is not the task of the run, which has {difference(spec, env.spec)}")
+    if changed := difference(spec, env.spec):
+        raise UsageError(
+            f"{env.spec.name!r} is not the task of the run, which has {changed}; name that "
+            "(--env, env=...)"
+        )
     return env

@@ -13,7 +13,7 @@ from dusdi.fine_tuning import actor_settings, start_from
 from dusdi.hierarchy import check_fit, check_setting
 from dusdi.high_level import make_high_level_trainer
 from dusdi.pretraining import run_sac
-from dusdi.resolve import AGENTS, DownstreamSettings, Layer, Resolved, resolve_downstream
+from dusdi.resolve import AGENTS, DownstreamSettings, Resolved, resolve_downstream
 from dusdi.resume import find_previous, settings_of
 from dusdi.run import describe_run, locked
 from dusdi.skills import Skills, load
@@ -131,7 +131,7 @@ def _learn_flat(
         check_setting(policy, task)
         start = start_from(policy)
         origin = {"start": describe_skills(policy)}
-        layers = [Layer("the policy it starts from", actor_settings(policy))]
+        layers = [actor_settings(policy.settings)]
 
     def resolve() -> Resolved:
         return resolve_downstream(task, "sac", preset or "fast", fields, more=layers)

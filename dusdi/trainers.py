@@ -21,7 +21,7 @@ from dusdi.envs.base import HostWorld, JaxWorld, World
 from dusdi.learner import Learner, TrainState
 from dusdi.policy import Policy, fold_actor
 from dusdi.resolve import PretrainSettings
-from dusdi.stepping import CompiledStepper, HostStepper, Step
+from dusdi.stepping import CompiledStepper, HostStepper, Step, derived_seed
 from dusdi.types import WorldSpec, mean_metrics
 
 
@@ -29,12 +29,6 @@ def seed_axes(kind: Any, shared: Sequence[str]) -> Any:
     """What vmap maps over in a state when there are several seeds: all fields but the shared."""
     names = [field.name for field in dataclasses.fields(kind)]
     return kind(**{name: None if name in shared else 0 for name in names})
-
-
-def restart_seed(seed: int, iteration: int) -> int:
-    """The seed of episodes that a world on the host begins at an iteration of a run."""
-    sequence = np.random.SeedSequence([seed, iteration])
-    return int(sequence.generate_state(1)[0] // 2)
 
 
 class Trainer(abc.ABC):
@@ -149,10 +143,7 @@ class SkillTrainer(Trainer):
         return {"objective": state.objective, "agent": state.agent}
 
     def summarise(self, row):
-        headline = self.learner.method.headline(row)
-        if self.learner.method.learns_task:
-            headline = {"return": row["return"]}
-        return {**headline, **row}
+        return {**self.learner.method.headline(row), **row}
 
     def policies(self, state):
         parts = self.per_seed((state.agent.actor, state.normaliser))
@@ -230,7 +221,7 @@ class HostSkillTrainer(SkillTrainer):
         """New episodes everywhere, determined by each seed and the iteration."""
         iteration = int(state.iteration)
         observations = [
-            stepper.reset(restart_seed(seed, iteration))
+            stepper.reset(derived_seed(seed, iteration))
             for stepper, seed in zip(self._steppers, self.seeds, strict=True)
         ]
         return self._begin(state, self.stack(observations))

@@ -228,7 +228,7 @@ class Transition(NamedTuple):
       observation: s, [B, D].
       action: a, [B, A].
       reward: what the world paid, [B, K]; K is 0 in worlds without reward.
-      next_observation: s', [B, D]; the true successor, also where the world was reset afterwards.
+      next_observation: s', [B, D]; not that of a new episode where the world was reset afterwards.
       terminated: [B], true where the world ended for good, so that nothing follows s'.
       skill: z, [B, W]; see `dusdi.skill_space`.
       skill_age: [B] int32, how many steps z had been in force on arriving in s' (1: the first).

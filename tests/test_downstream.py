@@ -1,5 +1,6 @@
 """Tasks solved with skills or without: learning, resuming bit for bit, refusing what can't fit."""
 
+import dataclasses
 import json
 import os
 
@@ -14,7 +15,12 @@ from dusdi.cli import main
 from dusdi.controller import FlatController, SkillController, load_controller
 from dusdi.errors import UsageError, WorldError
 from dusdi.stepping import HostStepper
-from dusdi.task_evaluation import controller_returns, measure_task, random_skill_returns
+from dusdi.task_evaluation import (
+    controller_returns,
+    measure_task,
+    random_skill_returns,
+    task_for,
+)
 
 DEBUG = {"preset": "debug", "progress": False}
 pytestmark = pytest.mark.filterwarnings("ignore:the skills were learned in another world")
@@ -235,6 +241,9 @@ def test_another_task_is_not_measured_in_place_of_the_runs_own(task):
     message = "not the task of the run, which has the name 'gunner-2d/limited'"
     with pytest.raises(UsageError, match=message):
         measure_task(task, "gunner-2d/unlimited", episodes=2)
+    wider = dataclasses.replace(dusdi.make_task("gunner-2d/limited").spec, observation_size=99)
+    with pytest.raises(UsageError, match=r"which has 99 observations, not .*; name that \(--env"):
+        task_for(wider)  # learned in a wrapper, which no name makes
     report = measure_task(task / "policy.safetensors", episodes=2)
     assert report["scripted_reference"] == 20.0
     assert json.loads((task / "return.json").read_text()) == report

@@ -1,5 +1,6 @@
 """Measuring and looking: what is measured on, what is refused, and where pictures and videos go."""
 
+import dataclasses
 import json
 import warnings
 
@@ -106,7 +107,11 @@ def test_returns_are_those_of_separate_episodes_in_a_bounded_number_of_environme
     done = []
     options = {"interval": 2, "episodes": 250, "seed": 7, "advance": done.append}
     earned = play_episodes(world, lambda observation: observation, act, **options)
-    assert world.made == [100, 100, 50] and world.seeds == [7, 107, 207]
+    assert world.made == [100, 100, 50]
+    play_episodes(world, lambda observation: observation, act, **{**options, "seed": 8})
+    # An environment may add its number to the seed: no two of these episodes share one.
+    apart = np.diff(np.sort(world.seeds))
+    assert len(world.seeds) == 6 and min(apart) >= MAX_ENVS
     assert done[-1] == 250 * 5
     expected = np.full((250, 1), 5.0)
     expected[::100] = 3.0  # the first of each hundred ends early
@@ -120,6 +125,13 @@ def test_a_run_can_be_named_by_its_folder_and_its_world_by_name(gunner_run):
         by_name = dusdi.evaluate(dusdi.load(gunner_run), "gunner-2d", steps=6_000)
     assert by_folder.to_json() == by_name.to_json()
     assert by_folder.own_factors == ("agent position", "ammo state", "target state")
+
+
+def test_a_world_that_was_wrapped_is_not_taken_for_the_plain_one(gunner_run):
+    skills = dusdi.load(gunner_run)
+    skills.spec = dataclasses.replace(skills.spec, observation_size=99)
+    with pytest.raises(UsageError, match=r"which has 99 observations, not .*; name theirs"):
+        dusdi.evaluate(skills)
 
 
 def test_too_few_steps_are_warned_of(gunner_run):

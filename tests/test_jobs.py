@@ -34,6 +34,14 @@ def job(name, *inputs, **settings):
 # --- identity ---
 
 
+def test_a_job_that_fine_tunes_is_named_by_the_settings_that_its_run_will_have():
+    policy = skills_job("gunner-2d", "dusdi", 0, **DEBUG)
+    tuned = task_job("gunner-2d/limited", "sac", 0, policy, **DEBUG)
+    scratch = task_job("gunner-2d/limited", "sac", 0, **DEBUG)
+    for name, built in (("additive_actor", (True, False)), ("input_gain", (0.1, 0.0))):
+        assert (find_setting(tuned.settings, name), find_setting(scratch.settings, name)) == built
+
+
 def test_the_key_is_a_hash_of_canonical_json():
     text = b'{"a":[2,{"c":null}],"b":1}'
     expected = hashlib.blake2b(text, digest_size=6).hexdigest()

@@ -13,6 +13,7 @@ import pytest
 from probes import TINY, Noise, Track, make_batch, make_space, settings_for
 
 import dusdi
+from dusdi.controller import solves_task
 from dusdi.errors import UsageError
 from dusdi.experiments import Settings, reproduce
 from dusdi.learner import Learner
@@ -233,6 +234,7 @@ def test_the_flat_policy_is_paid_by_the_world(spec):
     assert (method.channels, method.channel_components) == (("first", "second"), (None, None))
     batch = make_batch(np.zeros((1, 0), np.int32))._replace(reward=jnp.array([[1.0, -2.0]]))
     np.testing.assert_array_equal(method.reward((), KEY, batch, jnp.int32(0)), [[1, -2]])
+    assert method.headline({"loss/critic": 1.0, "return": 3.0}) == {"return": 3.0}
     with pytest.raises(UsageError, match="'toy' pays no reward to learn from"):
         make_method(spec, "sac")
 
@@ -315,3 +317,29 @@ def test_a_method_from_outside_is_in_tables_and_figures(tmp_path, monkeypatch):
     records = [json.loads(path.read_text()) for path in (tmp_path / "results/records").iterdir()]
     metrics = [record["metric"] for record in records if record["job"]["kind"] == "skills"]
     assert sorted(metrics) == ["accuracy", "travel"]
+
+
+class Curious(outside_method.Wander):
+    """A method without skills, which is paid for moving at all; its policy is to be fine-tuned."""
+
+    used_by = "fine-tuning"
+
+    def __init__(self, spec, settings):
+        super().__init__(spec, settings)
+        self.skill_space = dusdi.SkillSpace(())
+        self.channel_components = (None,)
+
+    def _travelled(self, batch):
+        return jnp.abs(batch.raw.next_observation - batch.raw.observation).sum(-1)
+
+
+def test_a_method_without_skills_explores_and_is_fine_tuned(tmp_path):
+    small = dict(TINY, preset="debug", progress=False)
+    policy = dusdi.pretrain(Track(edge=99), method=Curious, out=tmp_path, **small)
+    assert not len(policy.space) and not solves_task(tmp_path)
+    with pytest.raises(UsageError, match="a flat policy has no skills"):
+        dusdi.evaluate(tmp_path, Track(edge=99))
+    with pytest.raises(UsageError, match="agent sac fine-tunes it"):
+        dusdi.downstream(tmp_path, Track(edge=99), agent="ppo", progress=False)
+    tuned = dusdi.downstream(tmp_path, Track(edge=99), agent="sac", **small)
+    assert tuned.description["start"]["id"] == policy.description["id"]

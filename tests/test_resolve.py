@@ -21,6 +21,7 @@ from dusdi.resolve import (
     resolve_downstream,
     resolve_pretrain,
 )
+from dusdi.settings import setting
 from dusdi.tasks import TASKS, make_task
 
 WORLD = SimpleNamespace(
@@ -121,6 +122,16 @@ def test_unknown_names_come_with_the_nearest():
         resolve_downstream(WORLD, "ppo", fields={"epoch": 3})
     with pytest.raises(UsageError, match=r"batch_size .81. must not be more than the 80"):
         resolve_downstream(WORLD, "ppo", "debug", {"batch_size": 81})
+
+
+def test_a_methods_settings_may_not_share_names_with_those_of_all_runs():
+    @dataclasses.dataclass(frozen=True)
+    class Clashing(METHODS["dusdi"].Settings):
+        batch_size: int = setting(3, "of something else")
+
+    method = type("Clash", (METHODS["dusdi"],), {"name": "clash", "Settings": Clashing})
+    with pytest.raises(UsageError, match="'clash' has a setting 'batch_size', but all runs have"):
+        settings_for(Noise.spec, method)
 
 
 def test_methods_that_can_not_be_imported_are_refused():

@@ -10,8 +10,8 @@ from probes import TINY, HostTrack, Noise, Track, linear_skills, make_space, set
 import dusdi
 from dusdi.learner import Learner
 from dusdi.spaces import Box, Categorical
-from dusdi.stepping import Step
-from dusdi.trainers import make_trainer, restart_seed
+from dusdi.stepping import Step, derived_seed
+from dusdi.trainers import make_trainer
 from dusdi.training import take_metrics
 
 KEY = jax.random.PRNGKey(0)
@@ -231,7 +231,7 @@ def test_several_seeds_on_a_task_are_the_runs_alone(make, tmp_path):
 
 
 def test_restarts_of_different_seeds_and_iterations_differ():
-    seeds = {restart_seed(seed, iteration) for seed in range(20) for iteration in range(20)}
+    seeds = {derived_seed(seed, iteration) for seed in range(20) for iteration in range(20)}
     assert len(seeds) == 400
     assert max(seeds) < 2**31
 

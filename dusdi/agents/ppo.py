@@ -42,7 +42,7 @@ class Rollout(NamedTuple):
       skill: what was chosen, [..., W].
       log_prob: of each component when it was chosen, [..., C].
       value: of the observation, [..., K].
-      next_value: of the true successor, [..., K].
+      next_value: of the true next observation, [..., K].
       reward: [..., K].
       terminated, done: [...]; nothing follows, or the episode ended for whatever reason.
     """

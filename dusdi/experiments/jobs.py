@@ -23,6 +23,7 @@ from typing import Any
 from dusdi.envs import make
 from dusdi.envs.base import World
 from dusdi.errors import CheckpointError
+from dusdi.fine_tuning import actor_settings
 from dusdi.policy import read_policy
 from dusdi.resolve import resolve_downstream, resolve_pretrain
 from dusdi.skills import find_policy
@@ -133,7 +134,8 @@ def task_job(
 ) -> Job:
     """Returns the job that learns a task with an agent, over skills or without."""
     own = {**fields, "seed": seed}
-    resolved = resolve_downstream(make_task(task), agent, preset, own)
+    more = [actor_settings(skills.settings)] if skills and agent == "sac" else []
+    resolved = resolve_downstream(make_task(task), agent, preset, own, more=more)
     request = {"agent": agent, "preset": preset, **own}
     method = [str(skills.request["method"])] if skills else []
     name = _joined(task, *method, agent, f"seed{seed}")

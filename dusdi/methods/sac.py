@@ -64,3 +64,6 @@ class Flat(Method):
     def reward(self, state, key, batch, step):
         del state, key, step
         return batch.reward
+
+    def headline(self, row):
+        return {"return": row["return"]}
