@@ -17,7 +17,7 @@ from dusdi.metrics.dci import DCI, ComponentColumns, dci, summary
 from dusdi.progress import Progress, Silent
 from dusdi.provenance import provenance
 from dusdi.report import heat_map, value_histograms
-from dusdi.rollouts import Actor, Rollout, collect, expert_actor, skill_actor
+from dusdi.rollouts import ActFunction, Rollout, collect, expert_actor, skill_actor
 from dusdi.skill_space import Component, SkillSpace
 from dusdi.skills import Skills, load
 from dusdi.spaces import Categorical
@@ -104,7 +104,7 @@ def check_expert(skills: Skills, world: World) -> None:
 
 def _score(
     world: World,
-    actor: Actor,
+    actor: ActFunction,
     space: SkillSpace,
     title: str | None,
     *,

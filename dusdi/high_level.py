@@ -14,7 +14,7 @@ import numpy as np
 from flax import struct
 
 from dusdi import normalise
-from dusdi.agents.ppo import PPO, PPOState, Rollout
+from dusdi.agents.ppo import PPO, HighLevelSteps, PPOState
 from dusdi.envs.base import EnvState, JaxWorld, World
 from dusdi.errors import UsageError
 from dusdi.hierarchy import CompiledHierarchy, HostHierarchy, check_fit
@@ -132,13 +132,13 @@ class HighLevelTrainer(Trainer):
 
     def record(
         self, state: DownstreamState, choice: jax.Array, step: Step
-    ) -> tuple[DownstreamState, Rollout]:
+    ) -> tuple[DownstreamState, HighLevelSteps]:
         """Remembers a high-level step and moves on."""
         observation = self.normalised(state.normaliser, state.observation)
         following = self.normalised(state.normaliser, step.next_observation)
         log_prob, _ = self.agent.log_prob(state.agent.params, observation, choice)
         causal = self.settings.agent == "cpg"
-        row = Rollout(
+        row = HighLevelSteps(
             observation=observation,
             skill=choice,
             log_prob=log_prob,
@@ -166,7 +166,9 @@ class HighLevelTrainer(Trainer):
             metrics=state.metrics | {name: state.metrics[name] + x for name, x in sums.items()},
         )
 
-    def learn(self, state: DownstreamState, rollout: Rollout, raw: jax.Array) -> DownstreamState:
+    def learn(
+        self, state: DownstreamState, rollout: HighLevelSteps, raw: jax.Array
+    ) -> DownstreamState:
         """An update on a rollout [T, n]; `raw` are its observations [T, n, D] before scaling."""
         key, update_key = jax.random.split(state.key)
         agent, metrics = self.agent.update(state.agent, update_key, rollout)

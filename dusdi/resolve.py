@@ -213,7 +213,8 @@ def resolve_pretrain(
     layers = []
     for base in inherited(preset):
         layers.append(Layer(f"preset {base}", PRESETS[base]))
-        layers.append(Layer(f"{found.name}'s preset {base}", found.presets.get(base, {})))
+        own = found.presets.get(base, {})
+        layers.append(Layer(f"{found.name}'s preset {base}", own, strict=True))
     if not found.learns_task:
         layers.append(Layer(f"world {world.spec.name}", world.presets.get(preset, {})))
     layers += [*more, Layer(USER, fields or {}, strict=True)]

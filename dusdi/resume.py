@@ -20,6 +20,10 @@ RESUMABLE = {"steps"}
 IDENTITY = ("id", "kind", "world", "skills", "start")
 
 
+#: What a description says of how far its run is.
+PROGRESS = ("step", "seconds")
+
+
 class Previous(NamedTuple):
     """A run that is resumed.
 
@@ -170,7 +174,8 @@ def _begun(
         return None
     if not same or any(getattr(settings, name) != word for name, word in words.items()):
         return None
-    return Previous(changed(settings, fields), description, None)
+    begun = {name: value for name, value in description.items() if name not in PROGRESS}
+    return Previous(changed(settings, fields), begun, None)
 
 
 def _with_written(found: Checkpoint, written: Path) -> Checkpoint:

@@ -36,16 +36,16 @@ class Rollout(NamedTuple):
 
 #: Actions [n, A] for observations [n, D], skills [n, W], and a function that gives the state of
 #: the world, which scripted experts read.
-Actor = Callable[[np.ndarray, np.ndarray, Callable[[], Any]], np.ndarray]
+ActFunction = Callable[[np.ndarray, np.ndarray, Callable[[], Any]], np.ndarray]
 
 
-def skill_actor(skills: Skills) -> Actor:
+def skill_actor(skills: Skills) -> ActFunction:
     """Frozen skills as an actor."""
     size = skills.spec.observation_size
     return lambda observation, skill, state: skills.act(observation[:, :size], skill)
 
 
-def expert_actor(world: World) -> Actor:
+def expert_actor(world: World) -> ActFunction:
     """The scripted expert of a world as an actor."""
     expert = world.expert
     if expert is None:
@@ -56,7 +56,7 @@ def expert_actor(world: World) -> Actor:
 
 def collect(
     world: World,
-    actor: Actor,
+    actor: ActFunction,
     space: SkillSpace,
     *,
     steps: int,
@@ -103,7 +103,7 @@ def collect(
 def play_episodes(
     task: World,
     decide: Callable[[np.ndarray], np.ndarray],
-    actor: Actor,
+    actor: ActFunction,
     *,
     interval: int,
     episodes: int,

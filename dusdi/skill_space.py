@@ -31,7 +31,7 @@ class Component:
     space: Space
 
 
-class Group(NamedTuple):
+class ComponentGroup(NamedTuple):
     """Components of equal spaces, which are computed together.
 
     Attributes:
@@ -100,17 +100,17 @@ class SkillSpace:
         return _consecutive(space.size for space in self.spaces)
 
     @functools.cached_property
-    def groups(self) -> tuple[Group, ...]:
+    def groups(self) -> tuple[ComponentGroup, ...]:
         """The components, those of equal spaces together."""
         return tuple(self._group(space) for space in dict.fromkeys(self.spaces))
 
-    def _group(self, space: Space) -> Group:
+    def _group(self, space: Space) -> ComponentGroup:
         members = [i for i, other in enumerate(self.spaces) if other == space]
         columns = [np.arange(self.columns[i].start, self.columns[i].stop) for i in members]
         inputs = [np.arange(self.inputs[i].start, self.inputs[i].stop) for i in members]
-        return Group(space, np.array(members), np.stack(columns), np.stack(inputs))
+        return ComponentGroup(space, np.array(members), np.stack(columns), np.stack(inputs))
 
-    def gather(self, skill: Array, group: Group) -> Any:
+    def gather(self, skill: Array, group: ComponentGroup) -> Any:
         """The values of a group's components in skills [..., W], [..., n, width]."""
         if len(self.groups) == 1:
             return skill.reshape(*skill.shape[:-1], len(self), -1)

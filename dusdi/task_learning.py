@@ -37,7 +37,8 @@ def downstream(
     Args:
       skills: the skills or their run's folder; None for soft actor-critic from scratch.
       task: a task, or the name of one (`dusdi envs` lists them).
-      agent: "ppo" (default with skills), "cpg" (the causal policy gradient) or "sac" (flat).
+      agent: "ppo" (default with skills), "cpg" (the causal policy gradient) or "sac" (flat;
+        default without skills).
       preset: "fast" (default), "paper" or "debug".
       out: folder for policy, checkpoints, CSV and TensorBoard events; else nothing is written.
       resume: go on with the run in `out`, if there is one.
@@ -47,10 +48,10 @@ def downstream(
     Returns:
       What was learned, of the first seed; `dusdi.load_controller` gives the others.
     """
-    chosen = agent or ("sac" if skills is None else "ppo")
-    if chosen not in AGENTS:
-        raise unknown_name("agent", chosen, AGENTS)
+    if agent is not None and agent not in AGENTS:
+        raise unknown_name("agent", agent, AGENTS)
     skills = load(skills) if isinstance(skills, str | Path) else skills
+    chosen = agent or ("ppo" if skills is not None and len(skills.space) else "sac")
     task = as_task(task, None if skills is None else skills.spec)
     folder = Path(out) if out is not None else None
     options: dict[str, Any] = {"out": folder, "resume": resume, "progress": progress}

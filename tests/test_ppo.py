@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from probes import make_space
 
-from dusdi.agents.ppo import PPO, Rollout
+from dusdi.agents.ppo import PPO, HighLevelSteps
 from dusdi.presets import PPO_PRESETS
 from dusdi.settings import PPOSettings
 from dusdi.spaces import Box, Categorical, Sphere
@@ -40,7 +40,9 @@ def make_batch(ppo, rows=32):
         log_prob, _ = ppo.log_prob(params, observation, choice)
         nothing = jnp.zeros((rows, len(ppo.causal)))
         no = jnp.zeros(rows)
-        return params, Rollout(observation, choice, log_prob, nothing, nothing, nothing, no, no)
+        return params, HighLevelSteps(
+            observation, choice, log_prob, nothing, nothing, nothing, no, no
+        )
 
     return jax.jit(compute)()
 
@@ -69,7 +71,7 @@ def column(*numbers):
 
 def test_advantages_are_the_discounted_sums_of_errors():
     ppo = make_ppo(np.ones((1, 1)), discount=0.5, gae_lambda=0.5)
-    rollout = Rollout(
+    rollout = HighLevelSteps(
         observation=None,
         skill=None,
         log_prob=None,
@@ -89,7 +91,7 @@ def test_advantages_stop_at_the_end_of_an_episode_but_count_the_value_of_what_wa
     zeros = jnp.zeros((2, 1, 1))
     never = jnp.zeros((2, 1))
     first = jnp.array([[1.0], [0.0]])
-    rollout = Rollout(None, None, None, zeros, zeros + 4, zeros, never, first)
+    rollout = HighLevelSteps(None, None, None, zeros, zeros + 4, zeros, never, first)
     np.testing.assert_allclose(ppo.advantages(rollout)[:, 0, 0], [2.0, 2.0])
 
 
@@ -193,7 +195,7 @@ def probe_rollout(ppo, state, key, steps=8, envs=32):
     reward = paid if len(ppo.causal) > 1 else paid.sum(-1, keepdims=True)
     value = ppo.value(state, observation)
     ended = jnp.ones(steps * envs)
-    flat = Rollout(observation, choice, log_prob, value, value, reward, ended, ended)
+    flat = HighLevelSteps(observation, choice, log_prob, value, value, reward, ended, ended)
     return jax.tree.map(lambda x: x.reshape(steps, envs, *x.shape[1:]), flat)
 
 

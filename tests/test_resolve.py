@@ -71,10 +71,19 @@ def test_worlds_presets_are_for_the_preset_they_name():
 def test_what_a_world_says_of_other_methods_settings_is_passed_over():
     class Other(METHODS["diayn"]):
         Settings = MethodSettings
+        presets = {}
 
     settings, origins = resolve_pretrain(WORLD, Other, "fast")
     assert "discriminator_decay" not in origins
     assert settings.sac.discount == 0.8
+
+
+def test_a_method_whose_preset_names_no_setting_is_refused():
+    class Misspelt(METHODS["diayn"]):
+        presets = {"fast": {"mask_step": 0}}
+
+    with pytest.raises(UsageError, match="unknown setting 'mask_step'; did you mean mask_steps"):
+        resolve_pretrain(WORLD, Misspelt, "fast")
 
 
 @pytest.mark.parametrize("agent", ["ppo", "cpg"])

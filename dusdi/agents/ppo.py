@@ -22,7 +22,7 @@ from flax import struct
 from dusdi import normalise
 from dusdi.normalise import Normaliser
 from dusdi.settings import PPOSettings
-from dusdi.skill_space import Group, SkillSpace
+from dusdi.skill_space import ComponentGroup, SkillSpace
 from dusdi.types import Array, Metrics
 
 
@@ -34,7 +34,7 @@ class PPOState(struct.PyTreeNode):
     returns: Normaliser
 
 
-class Rollout(NamedTuple):
+class HighLevelSteps(NamedTuple):
     """High-level steps, with leading dimensions [T, n] or [B].
 
     Attributes:
@@ -124,7 +124,7 @@ class PPO:
         returns = normalise.init(self._channels).replace(variance=jnp.zeros(self._channels))
         return PPOState(params, self._optimiser.init(params), returns)
 
-    def _first_free(self, group: Group) -> jax.Array:
+    def _first_free(self, group: ComponentGroup) -> jax.Array:
         """Parameters of the policy that depend on no observation, [members, p]."""
         return jnp.tile(group.space.policy_parameters, (len(group.members), 1))
 
@@ -191,7 +191,7 @@ class PPO:
 
     # --- learning ---
 
-    def advantages(self, rollout: Rollout) -> jax.Array:
+    def advantages(self, rollout: HighLevelSteps) -> jax.Array:
         """Generalised advantage estimates of each channel, [T, n, K] (Schulman et al. 2016)."""
         settings = self.settings
         follows, goes_on = (
@@ -217,7 +217,7 @@ class PPO:
         return log_prob if self._is_causal else log_prob.sum(-1, keepdims=True)
 
     def policy_loss(
-        self, params: Any, batch: Rollout, credit: jax.Array
+        self, params: Any, batch: HighLevelSteps, credit: jax.Array
     ) -> tuple[jax.Array, Metrics]:
         """The clipped surrogate, summed over ratios and averaged over the batch."""
         log_prob, entropy = self.log_prob(params, batch.observation, batch.skill)
@@ -244,7 +244,9 @@ class PPO:
             "clipped": jnp.mean(ratio != clipped),
         }
 
-    def update(self, state: PPOState, key: jax.Array, rollout: Rollout) -> tuple[PPOState, Metrics]:
+    def update(
+        self, state: PPOState, key: jax.Array, rollout: HighLevelSteps
+    ) -> tuple[PPOState, Metrics]:
         """Several epochs of gradient steps on minibatches of a rollout [T, n]."""
         settings = self.settings
         advantage = self.advantages(rollout)

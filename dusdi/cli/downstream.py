@@ -11,6 +11,7 @@ from typing import Any
 
 from dusdi.cli import COMMANDS
 from dusdi.cli.learning import (
+    SCRATCH,
     TASK_HELP,
     chosen_agent,
     downstream_parser,
@@ -29,8 +30,6 @@ from dusdi.resolve import AGENTS
 from dusdi.settings import Group
 from dusdi.skills import load
 from dusdi.task_learning import downstream
-
-SCRATCH = "scratch"
 
 
 @dataclasses.dataclass(frozen=True)

@@ -7,6 +7,7 @@ looked for first; then all words are parsed.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,9 +16,10 @@ from dusdi.cli.parser import Parser, Section, last_value
 from dusdi.cli.values import value_text
 from dusdi.cli.worlds import named_world
 from dusdi.envs import World
-from dusdi.errors import unknown_name
+from dusdi.errors import DusdiError, unknown_name
 from dusdi.methods import METHODS, find_method
 from dusdi.methods.base import Method
+from dusdi.policy import read_description
 from dusdi.resolve import (
     AGENTS,
     DEFAULT,
@@ -28,8 +30,10 @@ from dusdi.resolve import (
     resolve_pretrain,
 )
 from dusdi.settings import Group
+from dusdi.skills import find_policy
 from dusdi.tasks import as_task
 
+SCRATCH = "scratch"  # stands for no run
 ENV_HELP = f"a world (see `dusdi envs`), or one of your own: {OWN}"
 TASK_HELP = f"a task (see `dusdi envs`), or one of your own: {OWN}"
 #: Groups of settings that are called otherwise in help than in Python.
@@ -43,10 +47,24 @@ def chosen_method(words: Sequence[str]) -> type[Method]:
 
 
 def chosen_agent(words: Sequence[str]) -> str:
-    agent = last_value(words, "--agent") or ("sac" if "scratch" in words else "ppo")
+    agent = last_value(words, "--agent") or ("ppo" if _names_skills(words) else "sac")
     if agent not in AGENTS:
         raise unknown_name("agent", agent, AGENTS)
     return agent
+
+
+def _names_skills(words: Sequence[str]) -> bool:
+    """Whether the run that a command builds on has skills, as far as its words tell."""
+    out = last_value(words, "--out")
+    if words.count(SCRATCH) > (out == SCRATCH):
+        return False
+    for word in words:
+        if word != out and Path(word).is_dir():
+            try:
+                return bool(read_description(find_policy(word))["skill_space"])
+            except (DusdiError, KeyError):
+                return True  # what is wrong is said when it is loaded
+    return True
 
 
 def pretrain_parser(

@@ -76,7 +76,8 @@ def cells(settings: Settings) -> list[Cell]:
                 if index and skills.key == base.key:
                     continue  # the preset has it so in this world already
                 labels = {"world": world, "method": label, "seed": seed}
-                found.append(Cell(labels, dci_job(skills, steps=settings.evaluation_steps)))
+                measured = dci_job(skills, steps=settings.evaluation_steps)
+                found.append(Cell(labels, measured, frozenset(fields)))
     return found
 
 

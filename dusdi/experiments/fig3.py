@@ -32,7 +32,8 @@ def cells(settings: Settings) -> list[Cell]:
             name = "-".join(["dusdi", *(f"{key}={value}" for key, value in fields.items())])
             for seed in range(settings.seeds):
                 job = settings.skills(world, "dusdi", seed, fields=fields, name=name)
-                found.append(Cell({"world": world, "method": label, "seed": seed}, job))
+                labels = {"world": world, "method": label, "seed": seed}
+                found.append(Cell(labels, job, frozenset(fields)))
     return found
 
 

@@ -91,10 +91,12 @@ def mixed_settings(cells: Iterable[Cell]) -> list[str]:
 
 def _differences(members: Iterable[tuple[Cell, Job]]) -> dict[str, dict[str, list[str]]]:
     """Returns for each setting with several values who has which."""
+    members = list(members)
+    expected = EXPECTED.union(*(cell.varied for cell, _ in members))
     found: dict[str, dict[str, list[str]]] = {}
     for cell, job in members:
         for name, value in flat_settings(job.settings).items():
-            if name not in EXPECTED:
+            if name not in expected:
                 labels = found.setdefault(name, {}).setdefault(str(value), [])
                 label = str(cell.labels["method"])
                 labels += [] if label in labels else [label]

@@ -87,10 +87,17 @@ class Settings:
 
 @dataclass(frozen=True)
 class Cell:
-    """A job of an experiment, and the labels of its rows in the table."""
+    """A job of an experiment.
+
+    Attributes:
+      labels: of its rows in the table.
+      job: what is made.
+      varied: the settings that the experiment varies on purpose in this job.
+    """
 
     labels: Mapping[str, Any]
     job: Job
+    varied: frozenset[str] = frozenset()
 
 
 def paper_worlds() -> list[str]:

@@ -74,10 +74,10 @@ def named_pairs(setting_name: str, texts: tuple[str, ...]) -> dict[str, str]:
     """What texts of the form NAME=VALUE say, or a `UsageError`."""
     pairs = {}
     for text in texts:
-        name, equals, value = text.partition("=")
+        name, equals, value = text.rpartition("=")  # a factor's name may have an = of its own
         if not equals or not name.strip() or not value.strip():
             raise UsageError(f"each entry of {setting_name} is NAME=VALUE, not {text!r}")
-        pairs[name.strip()] = value.strip()
+        pairs[name] = value.strip()
     return pairs
 
 
