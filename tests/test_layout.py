@@ -9,8 +9,8 @@ import pytest
 PACKAGE = Path(__file__).parent.parent / "dusdi"
 #: A module imports only from modules before it; a folder counts as one module.
 ORDER = [
-    "errors", "signals", "modules", "files", "types", "checks", "parallel", "provenance", "progress",
-    "settings", "presets", "spaces", "skill_space", "nets", "normalise", "replay", "checkpoint",
+    "errors", "signals", "modules", "files", "types", "checks", "parallel", "provenance",
+    "progress", "settings", "presets", "spaces", "skill_space", "nets", "normalise", "replay", "checkpoint",
     "envs", "tasks", "stepping", "sources", "methods", "resolve", "agents", "policy", "skills",
     "hierarchy", "controller", "skill_env", "learner", "trainers", "high_level", "run", "resume",
     "training", "fine_tuning", "pretraining", "task_learning", "rollouts", "metrics", "report",
