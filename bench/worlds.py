@@ -36,16 +36,14 @@ def environment(quick: bool) -> Result:
         state = jax.vmap(world.step)(state, action, jax.random.split(key, num_envs))
         return state, jax.vmap(world.observe)(state)
 
-    def step_and_reset(state, key, action):
-        state, result = stepper.step(state, key, action)
-        return state, result.observation
+    def step_and_reset(episodes, key, action):
+        episodes, result = stepper.step(episodes, key, action)
+        return episodes, result.observation
 
-    (state, ages), observation = stepper.init(jax.random.PRNGKey(0))
+    episodes, observation = stepper.init(jax.random.PRNGKey(0))
     sides = {
-        "ours": random_rollout(step, (state, observation), size, steps),
-        "ours_with_resets": random_rollout(
-            step_and_reset, ((state, ages), observation), size, steps
-        ),
+        "ours": random_rollout(step, (episodes.state, observation), size, steps),
+        "ours_with_resets": random_rollout(step_and_reset, (episodes, observation), size, steps),
         "mpe2": mpe2_rollout(agents, mpe2_steps),
     }
     times = time_in_turns(sides, rounds=3 if quick else 7)

@@ -379,7 +379,7 @@ def test_the_ablation_tells_differences_to_the_preset_of_the_same_seed(fake, set
 def test_every_decision_of_the_ablation_is_possible_and_changes_some_world(settings):
     cells = ablation.cells(dataclasses.replace(settings, preset="fast", worlds=(), seeds=1))
     labels = {cell.labels["method"] for cell in cells}
-    assert labels == {"fast", *ablation.DECISIONS}
+    assert labels >= {"fast", *ablation.DECISIONS}  # and what single worlds say
 
 
 # --- mistakes ---

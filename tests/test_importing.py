@@ -134,7 +134,7 @@ def test_the_exception_of_the_users_code_is_kept(source, text):
     [
         (["pretrain", "HalfCheetah-v5"], "gym:HalfCheetah-v5 --factor NAME=ENTRIES"),
         (["pretrain", "gym:Pendulum-v1"], "name at least one factor"),
-        (["pretrain", "gym:Pendulum-v1", "--factor", "angle"], "NAME=VALUE"),
+        (["pretrain", "gym:Pendulum-v1", "--factor", "angle"], "NAME=ENTRIES"),
         (["pretrain", "gym:Pendulum-v1", "--factor", "a=0", "--factor", "a=1"], "given twice"),
         (["pretrain", "gym:Pendulum-v1", "--factor", "a=0", "--env-option", "no=1"], "'no'"),
         (["pretrain", "gunner-2d", "--factor", "a=0"], "has its factors"),
