@@ -10,9 +10,10 @@ import pytest
 from dusdi import experiments
 from dusdi.envs import WORLDS
 from dusdi.errors import DusdiError, UsageError
-from dusdi.experiments import Settings, ablation, reproduce
+from dusdi.experiments import Settings, ablation, fig3, reproduce
+from dusdi.experiments.provenance import mixed_settings
 from dusdi.experiments.records import write_record
-from dusdi.experiments.settings import paper_worlds
+from dusdi.experiments.settings import Cell, paper_worlds
 from dusdi.methods.dusdi import Dusdi
 from dusdi.metrics.dci import NAMES
 
@@ -266,9 +267,16 @@ def test_parts_of_different_commits_are_told(fake, settings):
 def test_settings_in_which_compared_runs_differ_are_told(fake, settings, monkeypatch):
     ours = dataclasses.replace(settings, worlds=(FIRST,), seeds=1)
     reproduce("fig3", ours)
-    mixed = [line for line in page(settings, "fig3").splitlines() if "Mixed" in line]
-    said = "decompose_q True (with Q decomposition), False (without)."
-    assert mixed == [f"- **Mixed settings** in {FIRST}: {said}"]
+    assert "Mixed" not in page(settings, "fig3")  # Q decomposition differs on purpose
+    job = fig3.cells(ours)[0].job
+    other = {**job.settings, "sac": {**job.settings["sac"], "tau": 0.5}}
+    cells = [
+        Cell({"world": FIRST, "method": "a", "seed": 0}, job),
+        Cell({"world": FIRST, "method": "b", "seed": 0}, dataclasses.replace(job, settings=other)),
+    ]
+    usual = job.settings["sac"]["tau"]
+    expected = f"**Mixed settings** in {FIRST}: tau {usual} (a), 0.5 (b)."
+    assert mixed_settings(cells) == [expected]
 
 
 # --- figures of tasks ---
