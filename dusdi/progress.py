@@ -238,7 +238,7 @@ def metrics_view(rows: Sequence[Mapping[str, float]], order: Sequence[str] = ())
         return whole
     kinds = dict.fromkeys(kind for kind, _ in cells.values())
     logged = dict.fromkeys(component for _, component in cells.values())
-    components = [name for name in order if name in logged]
+    components = [name for name in dict.fromkeys(order) if name in logged]
     components += [name for name in logged if name not in order]
     return Group(whole, _component_table(mean, list(kinds), components))
 

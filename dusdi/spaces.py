@@ -388,9 +388,12 @@ def space_text(space: Space) -> str:
 
 def merged(spaces: Sequence[Space], most: int) -> Space:
     """One space for all combinations of values, which must be of one kind; at most `most`."""
-    kinds = {type(space) for space in spaces}
+    kinds = sorted({space.kind for space in spaces})
     if len(kinds) > 1:
-        raise UsageError("a single component is wanted, so let all be of one kind (component)")
+        raise UsageError(
+            "this method merges all components into one, so their spaces must be of one kind, not "
+            f"{' and '.join(kinds)}; choose the same for all of them (component)"
+        )
     if all(space.categories for space in spaces):
         return Categorical(min(math.prod(space.size for space in spaces), most))
     return SPACES[spaces[0].kind](sum(space.width for space in spaces))

@@ -266,4 +266,4 @@ def _draw_bars(
 
 
 def _text(values: np.ndarray) -> str:
-    return " ".join(str(x) if float(x).is_integer() else f"{x:.2f}" for x in values.tolist())
+    return " ".join(f"{x:.0f}" if float(x).is_integer() else f"{x:.2f}" for x in values.tolist())

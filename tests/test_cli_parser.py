@@ -19,6 +19,7 @@ from dusdi.cli.options import QuietOptions, WorldOptions
 from dusdi.cli.parser import last_value
 from dusdi.cli.pretrain import PretrainOptions
 from dusdi.cli.values import value_text, whole
+from dusdi.cli.worlds import folder_name
 from dusdi.errors import UsageError
 from dusdi.methods import METHODS, find_method
 from dusdi.resolve import DOWNSTREAM_GROUPS, pretrain_groups
@@ -126,6 +127,23 @@ def test_each_method_has_its_own_settings():
         pretrain_words("gunner-2d --max-skills 64")
     with pytest.raises(UsageError, match=r"--penalty-lr is a setting of method dusdi, not diayn"):
         pretrain_words("gunner-2d --method=diayn --penalty-lr 1")
+    with pytest.raises(UsageError, match=r"method dusdi or diayn or diayn-mc, not sac"):
+        pretrain_words("gunner-2d --method sac --components ammo=box:2")
+
+
+@pytest.mark.parametrize(
+    ("text", "folder"),
+    [
+        ("gunner-2d/limited", "gunner-2d-limited"),
+        ("gym:Reacher-v5", "gym.Reacher-v5"),
+        ("my_package.worlds:make", "my_package.worlds.make"),
+        ("./worlds.py:make", "worlds.make"),
+        ("/home/me/worlds.py:make", "worlds.make"),
+        ("../worlds.py:make", "worlds.make"),
+    ],
+)
+def test_folders_are_named_after_a_file_and_not_after_its_place(text, folder):
+    assert folder_name(text) == folder
 
 
 OUTSIDE = """

@@ -10,6 +10,7 @@ import pytest
 from probes import make_space
 
 import dusdi
+from dusdi import video
 from dusdi.cli import main
 from dusdi.envs.base import HostWorld, VectorWorld
 from dusdi.envs.gunner import Gunner2D
@@ -143,8 +144,8 @@ def test_a_world_on_the_host_is_measured_and_drawn(household_run, tmp_path):
     report = measure(household_run, steps=2_000, out=tmp_path)
     assert set(report["seeds"][0]) >= {"seed", "disentanglement", "completeness"}
     skills = dusdi.load(household_run)
-    video = dusdi.render(skills, out=tmp_path / "skills.gif", count=1)
-    assert imageio.imread(video, index=None).shape[0] == skills.skill_length
+    made = dusdi.render(skills, out=tmp_path / "skills.gif", count=1)
+    assert imageio.imread(made, index=None).shape[0] == skills.skill_length
 
 
 @pytest.mark.parametrize(
@@ -273,3 +274,8 @@ def test_where_a_video_cannot_go_is_said_before_it_is_drawn(gunner_run, tmp_path
     with pytest.raises(UsageError, match=message):
         dusdi.render(gunner_run, world, tmp_path / out)
     assert not world.drawn
+
+
+def test_a_category_beside_a_box_is_written_as_a_whole_number():
+    assert video._text(np.array([0.68, -0.5, 2.0], np.float32)) == "0.68 -0.50 2"
+    assert video._text(np.array([0, 3], np.int32)) == "0 3"

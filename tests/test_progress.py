@@ -63,6 +63,13 @@ def test_components_are_listed_in_the_given_order_and_others_after_them():
     assert [line.split()[0] for line in lines[-4:]] == ["position", "target", "ammo", "new"]
 
 
+def test_a_channel_with_the_name_of_a_component_has_one_row():
+    row = {"return/ammo": 1.0, "return/target": 2.0}
+    lines = show([row], order=["ammo", "target", "ammo", "target"]).splitlines()
+    assert [line.split() for line in lines[-2:]] == [["ammo", "1.000"], ["target", "2.000"]]
+    assert len([line for line in lines if line.strip()]) == 3
+
+
 def test_components_that_do_not_fit_on_a_screen_are_counted():
     lines = show([{f"accuracy/{i:02d}": 0.5 for i in range(23)}]).splitlines()
     assert lines[-2].split() == ["19", "0.500"]

@@ -295,10 +295,15 @@ def test_functions_see_values_and_their_factor_in_the_worlds_units(spec):
 @pytest.mark.parametrize(
     ("function", "message"),
     [
-        (lambda value, before, after: before, r"one number per row, \[2\] for 2 rows; it gave"),
+        (lambda value, before, after: before, r"one number per row, \[3\] for 3 rows; it gave"),
         (lambda value, before, after: before.sum(), "one number per row"),
         (lambda value, before, after: None, "it gave NoneType"),
         (lambda value, before: before, "fails: TypeError"),
+        (
+            lambda value, before, after: (after - value).sum(-1),
+            "fails: (Type|Value)Error",
+        ),
+        (lambda value, before, after: (after[:, :1] - value).sum(-1), "'ball' mixes rows"),
         (lambda value, before, after: after[:, 7] + value[:, 3, 4], "fails: IndexError"),
     ],
 )

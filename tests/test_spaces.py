@@ -279,5 +279,5 @@ def test_one_space_for_all_combinations():
     assert merged([Categorical(5)] * 10, most=4096) == Categorical(4096)
     assert merged([Box(2), Box(3)], most=4096) == Box(5)
     assert merged([Sphere(2), Sphere(2)], most=4096) == Sphere(4)
-    with pytest.raises(UsageError, match="one kind"):
+    with pytest.raises(UsageError, match="one kind, not box and categorical; choose the same"):
         merged([Box(2), Categorical(2)], most=4096)

@@ -73,9 +73,13 @@ def pretrain_parser(
     """The options of a run of skill discovery, between those of the command."""
     method = chosen_method(words)
     groups = pretrain_groups(method)
-    others: dict[str, str] = {}
+    owners: dict[str, list[str]] = {}
     for other in METHODS.values():
-        others |= dict.fromkeys(other.Settings.fields(), f"method {other.name}, not {method.name}")
+        for name in other.Settings.fields():
+            owners.setdefault(name, []).append(other.name)
+    others = {
+        name: f"method {' or '.join(names)}, not {method.name}" for name, names in owners.items()
+    }
     return _parser(command, about, own, last, groups, method.name, others)
 
 

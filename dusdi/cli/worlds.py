@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from pathlib import Path
 
 from dusdi.cli.options import WorldOptions
 from dusdi.cli.values import read_json, read_pairs
@@ -53,5 +54,8 @@ def next_options(text: str, options: WorldOptions) -> str:
 
 
 def folder_name(text: str) -> str:
-    """A world, a task or a method as part of a folder's name."""
-    return text.removeprefix("./").replace("/", "-").replace(":", ".")
+    """A world, a task or a method as part of a folder's name; a file without its folders."""
+    place, colon, name = text.partition(":")
+    if place.endswith(".py"):
+        place = Path(place).stem
+    return f"{place}{colon}{name}".replace("/", "-").replace(":", ".")

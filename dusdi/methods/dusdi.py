@@ -39,15 +39,15 @@ class DusdiSettings(FactoredSkillSettings, DiscriminatorSettings, MethodSettings
     """The settings of DUSDi."""
 
     rewards: tuple[str, ...] = setting(
-        (), "rewards that take the place of q_phi, each NAME=package.module:function"
+        (),
+        "rewards that take the place of q_phi, each NAME=package.module:function or "
+        "NAME=path/to/file.py:function",
     )
     penalty_weight: float = setting(0.1, "lambda, weight of the entanglement penalty (paper: 0.1)")
     penalty: Literal["paper", "club"] = setting(
         "paper", "estimate of I(S^-i; Z^i): the paper's lower bound, or CLUB's upper bound"
     )
-    penalty_start: int = setting(
-        0, "environment steps before the penalty counts (release: 1,000,000)"
-    )
+    penalty_start: int = setting(0, "environment steps before the penalty counts (release: 1 M)")
     penalty_hidden: tuple[int, ...] = setting(
         (1024, 1024), "hidden layers of each q_psi (paper)", low=1, high=WIDEST
     )

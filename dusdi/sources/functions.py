@@ -49,7 +49,8 @@ def find_function(name: str, component: str) -> RewardFunction:
     except (AttributeError, UsageError) as error:
         raise UsageError(
             f"the reward function {name!r} can't be imported ({error}); name it as "
-            "package.module:function, or hand it in again (rewards={...} in Python)"
+            "package.module:function or path/to/file.py:function, or hand it in again "
+            "(rewards={...} in Python)"
         ) from error
     if not callable(found):
         raise UsageError(f"{name!r} is not a function")
@@ -74,25 +75,28 @@ class FunctionSource:
             self._check(target, function)
 
     def _check(self, target: int, function: RewardFunction) -> None:
-        """Raises a `UsageError` unless the function gives a number for each row."""
-        rows = 2
+        """Raises a `UsageError` unless the function gives each row a number of its own."""
         width = len(self._indices[self.targets.index(target)])
-        entries = jax.ShapeDtypeStruct((rows, width), jnp.float32)
-        skill = jax.ShapeDtypeStruct((rows, self._space.width), self._space.dtype)
-        name = self._space.names[target]
+        # More rows than a value or a factor has entries, so that axes are not confused.
+        rows = 1 + max(width, self._space.width)
+        keys = jax.random.split(jax.random.key(0), 3)
+        value = self._value(self._space.sample(keys[0], rows), target)
+        arguments = (value, *(jax.random.normal(key, (rows, width)) for key in keys[1:]))
+        what = f"the reward function of component {self._space.names[target]!r}"
         try:
-            result = jax.eval_shape(
-                lambda z, a, b: function(self._value(z, target), a, b), skill, entries, entries
-            )
+            result = jax.eval_shape(function, *arguments)
         except Exception as error:
-            raise UsageError(
-                f"the reward function of component {name!r} fails: {type(error).__name__}: {error}"
-            ) from error
+            raise UsageError(f"{what} fails: {type(error).__name__}: {error}") from error
         if getattr(result, "shape", None) != (rows,):
             shape = getattr(result, "shape", type(result).__name__)
             raise UsageError(
-                f"the reward function of component {name!r} must give one number per row, "
-                f"[{rows}] for {rows} rows; it gave {shape}"
+                f"{what} must give one number per row, [{rows}] for {rows} rows; it gave {shape}"
+            )
+        if _mixes_rows(function, arguments):
+            raise UsageError(
+                f"{what} mixes rows: what it gives for one row depends on the others. Its value is "
+                f"{value.shape} and the factor's entries are {(rows, width)}; a single entry is "
+                "after[:, 0]"
             )
 
     def _value(self, skill: jax.Array, target: int) -> jax.Array:
@@ -118,3 +122,10 @@ class FunctionSource:
             after = batch.raw.next_observation[:, indices]
             columns.append(function(self._value(batch.skill, target), before, after))
         return jnp.stack(columns, axis=1).astype(jnp.float32)
+
+
+def _mixes_rows(function: RewardFunction, arguments: Sequence[jax.Array]) -> bool:
+    """Whether the reward of the first row changes if the other rows are left out."""
+    together = function(*arguments)[:1]
+    alone = function(*(argument[:1] for argument in arguments))
+    return not np.allclose(together, alone, rtol=1e-3, atol=1e-5, equal_nan=True)
