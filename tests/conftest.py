@@ -187,3 +187,29 @@ def assert_same_result(left, right):
 def _differing(left, right):
     assert left.keys() == right.keys()
     return [name for name in left if left[name].tobytes() != right[name].tobytes()]
+
+
+# --- tiers ---
+
+#: Files of tests that train, start processes or simulate physics; `./test quick` leaves them out.
+END_TO_END = {
+    "test_bench",
+    "test_cli",
+    "test_damage",
+    "test_downstream",
+    "test_evaluate",
+    "test_household_tasks",
+    "test_own_worlds",
+    "test_parallel",
+    "test_pretrain",
+    "test_reproduce",
+    "test_terminal",
+    "test_walker",
+    "test_wrapper",
+}
+
+
+def pytest_collection_modifyitems(items):
+    for item in items:
+        if item.path.stem in END_TO_END:
+            item.add_marker(pytest.mark.slow)

@@ -218,6 +218,7 @@ def test_evaluation_needs_the_same_world(tmp_path):
         dusdi.evaluate(skills, dusdi.make("gunner-2d"), steps=1000)
 
 
+@pytest.mark.slow
 def test_disentangled_skills_are_found_through_from_gymnasium_alone():
     """The learning test: three independent factors behind mixed actions, and a hard bar."""
     world = dusdi.from_gymnasium(Sliders, SLIDERS)
