@@ -16,7 +16,7 @@ from flax import struct
 from dusdi import normalise, replay
 from dusdi.agents.sac import SAC, SACState
 from dusdi.envs.base import EnvState
-from dusdi.methods import find_method
+from dusdi.methods import checks, find_method
 from dusdi.normalise import Normaliser
 from dusdi.resolve import PretrainSettings
 from dusdi.stepping import Step
@@ -63,6 +63,7 @@ class Learner:
         self.spec = spec
         self.settings = settings
         self.method = find_method(settings.method)(spec, settings.objective)
+        checks.check_made(self.method)
         self.agent = SAC(
             observation_size=spec.observation_size,
             action_size=spec.action_size,
@@ -82,6 +83,8 @@ class Learner:
         reward = jnp.zeros((count, len(self.spec.channels)))
         terminated = jnp.zeros(count, bool)
         example = Transition(observation, action, reward, observation, terminated, skill, skill_age)
+        objective = self.method.init(method_key)
+        checks.check_init(self.method, objective)
         state = TrainState(
             iteration=jnp.int32(0),
             key=key,
@@ -92,7 +95,7 @@ class Learner:
             earned=jnp.zeros(count),
             normaliser=normalise.init(self.spec.observation_size),
             replay=replay.init(example, self.settings.sac.replay_capacity),
-            objective=self.method.init(method_key),
+            objective=objective,
             agent=self.agent.init(agent_key),
             metrics={},
             updates=jnp.int32(0),
@@ -160,8 +163,11 @@ class Learner:
         sample_key, agent_key, method_key, reward_key = jax.random.split(key, 4)
         steps = state.iteration * self.settings.run.num_envs
         batch = self._sample(state, sample_key, steps)
-        objective, method_metrics = self.method.update(state.objective, method_key, batch, steps)
+        updated = self.method.update(state.objective, method_key, batch, steps)
+        checks.check_update(self.method, state.objective, updated)
+        objective, method_metrics = updated
         reward = self.method.reward(objective, reward_key, batch, steps)
+        checks.check_reward(self.method, reward, self.settings.sac.batch_size)
         agent, agent_metrics = self.agent.update(
             state.agent, key=agent_key, batch=batch, reward=reward
         )

@@ -112,10 +112,10 @@ class NetworkSettings(Group):
     """How actor and critics are built."""
 
     actor_hidden: tuple[int, ...] = setting(
-        (1024, 1024), "hidden layers of the actor (paper)", low=1, high=WIDEST
+        (1024, 1024), "hidden layers of the actor (paper: 1024,1024)", low=1, high=WIDEST
     )
     critic_hidden: tuple[int, ...] = setting(
-        (1024, 1024), "hidden layers of each critic (paper)", low=1, high=WIDEST
+        (1024, 1024), "hidden layers of each critic (paper: 1024,1024)", low=1, high=WIDEST
     )
     skill_input: Literal["concat", "film"] = setting(
         "concat", "the skill joins the state, or also scales the first layer (FiLM)"
@@ -127,16 +127,16 @@ class NetworkSettings(Group):
         0.0, "start of learned gains on the inputs of actor and critics; 0: none"
     )
     state_independent_std: bool = setting(
-        False, "the actor's deviations are free parameters instead of outputs (paper)"
+        False, "the actor's deviations are free parameters instead of outputs (paper: outputs)"
     )
     critic_skill: Literal["all", "own"] = setting(
         "all", "the critic of component i sees all of z, or only z^i"
     )
     log_std_min: float = setting(
-        -10.0, "lower bound of the actor's log standard deviation (paper)", low=-50, high=50
+        -10.0, "lower bound of the actor's log standard deviation (paper: -10)", low=-50, high=50
     )
     log_std_max: float = setting(
-        2.0, "upper bound of the actor's log standard deviation (paper)", low=-50, high=50
+        2.0, "upper bound of the actor's log standard deviation (paper: 2)", low=-50, high=50
     )
     normalise_observations: bool = setting(
         False, "networks see observations with running mean 0 and deviation 1"
@@ -161,9 +161,9 @@ class SACSettings(Group):
         24_000, "environment steps of random actions before learning (release: 24,000)"
     )
     batch_size: int = setting(1024, "transitions per update (paper: 1024)", low=1)
-    replay_capacity: int = setting(1_000_000, "transitions kept for replay (release)", low=1)
-    actor_lr: float = setting(1e-4, "learning rate of the actor (paper)", low=POSITIVE)
-    critic_lr: float = setting(1e-4, "learning rate of the critics (paper)", low=POSITIVE)
+    replay_capacity: int = setting(1_000_000, "transitions kept for replay (release: 1 M)", low=1)
+    actor_lr: float = setting(1e-4, "learning rate of the actor (paper: 1e-4)", low=POSITIVE)
+    critic_lr: float = setting(1e-4, "learning rate of the critics (paper: 1e-4)", low=POSITIVE)
     discount: float = setting(0.95, "gamma (release: 0.95)", high=BELOW_ONE)
     tau: float = setting(
         0.01, "step of the target critics towards the critics (paper: 0.01)", low=POSITIVE, high=1
@@ -220,14 +220,19 @@ class PPOSettings(Group):
     """Proximal policy optimisation; what the paper leaves open is as in Stable-Baselines3."""
 
     hidden: tuple[int, ...] = setting(
-        (128, 128), "hidden layers of policy and value, with tanh (paper)", low=1, high=WIDEST
+        (128, 128),
+        "hidden layers of policy and value, with tanh (paper: 128,128)",
+        low=1,
+        high=WIDEST,
     )
-    learning_rate: float = setting(1e-4, "learning rate (paper)", low=POSITIVE)
-    batch_size: int = setting(32, "high-level steps per gradient step (paper)", low=1)
+    learning_rate: float = setting(1e-4, "learning rate (paper: 1e-4)", low=POSITIVE)
+    batch_size: int = setting(32, "high-level steps per gradient step (paper: 32)", low=1)
     epochs: int = setting(10, "how often each high-level step is learned from", low=1, high=100_000)
-    clip: float = setting(0.1, "how far a probability ratio counts (paper)", low=POSITIVE)
+    clip: float = setting(0.1, "how far a probability ratio counts (paper: 0.1)", low=POSITIVE)
     discount: float = setting(0.99, "gamma, per high-level step", high=BELOW_ONE)
-    gae_lambda: float = setting(0.98, "lambda of generalised advantage estimation (paper)", high=1)
+    gae_lambda: float = setting(
+        0.98, "lambda of generalised advantage estimation (paper: 0.98)", high=1
+    )
     value_weight: float = setting(0.5, "weight of the value loss")
     entropy_weight: float = setting(0.0, "weight of the policy's entropy")
     max_gradient: float = setting(0.5, "largest norm of a gradient", low=POSITIVE)

@@ -12,12 +12,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from dusdi.checkpoint import newest_first
 from dusdi.errors import CheckpointError, NonFiniteError, UsageError
-from dusdi.policy import Policy, forward, policy_name, read_policy
+from dusdi.policy import Policy, forward, policy_name, read_description, read_policy
 from dusdi.skill_space import SkillSpace
 from dusdi.types import Array, WorldSpec
 
 KINDS = ("skills", "flat", "hierarchy")  # what a policy file can hold
+MOST_SEEDS = 10_000  # of a run; more than that is nothing that a policy file says truly
 #: What reading a policy that somebody altered may raise.
 UNREADABLE = (KeyError, TypeError, ValueError, AttributeError, IndexError)
 
@@ -165,15 +167,36 @@ def find_policy(path: str | Path, seed: int = 0) -> Path:
         return path
     single = path / policy_name(1, 0)
     if single.exists():
-        found = [single]
+        planned = [single]
     else:
-        several = [file for file in _listed(path) if _seed_of(file) is not None]
-        found = sorted(several, key=lambda file: _seed_of(file) or 0)
-    if not found:
+        found = [file for file in _listed(path) if _seed_of(file) is not None]
+        planned = _planned(sorted(found, key=lambda file: _seed_of(file) or 0))
+    if not planned:
         raise CheckpointError(f"{path} holds no run: there is no {single.name} in it{_why(path)}")
-    if not 0 <= seed < len(found):
-        raise UsageError(f"this run has seeds 0 to {len(found) - 1}; there is no seed {seed}")
-    return found[seed]
+    if not 0 <= seed < len(planned):
+        raise UsageError(f"this run has seeds 0 to {len(planned) - 1}; there is no seed {seed}")
+    if not planned[seed].exists():
+        raise CheckpointError(
+            f"{planned[seed]} is missing; resume its run with --resume to have it written again"
+        )
+    return planned[seed]
+
+
+def _planned(found: list[Path]) -> list[Path]:
+    """The policy files that a run of several seeds should have, given those that are there.
+
+    Any of them says which seeds the run has; without one that can be read, it is those.
+    """
+    for file in found:
+        try:
+            run = read_description(file)["settings"]["run"]
+            first = whole_number(run, "seed")
+            count = whole_number(run, "seeds", least=2)
+        except (CheckpointError, *UNREADABLE):
+            continue
+        if count <= MOST_SEEDS:
+            return [file.with_name(policy_name(count, first + i)) for i in range(count)]
+    return found
 
 
 def _listed(folder: Path) -> list[Path]:
@@ -191,6 +214,8 @@ def _seed_of(file: Path) -> int | None:
 
 
 def _why(folder: Path) -> str:
+    if newest_first(folder / "checkpoints"):
+        return ", but there are checkpoints; resume its run with --resume to have it written again"
     if (folder / "config.json").exists():
         return ", since it was stopped before its first checkpoint; go on with --resume"
     return ""

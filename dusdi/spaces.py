@@ -137,6 +137,10 @@ class Space(abc.ABC):
         return choice
 
 
+def _is_whole(number: Any) -> bool:
+    return isinstance(number, int | np.integer) and not isinstance(number, bool)
+
+
 @dataclasses.dataclass(frozen=True)
 class Categorical(Space):
     """One of k values, 0 to k - 1, drawn uniformly; networks see it one-hot."""
@@ -147,10 +151,10 @@ class Categorical(Space):
     score_name = "accuracy"
 
     def __post_init__(self):
-        if not 2 <= self.k <= MOST_VALUES:
+        if not _is_whole(self.k) or not 2 <= self.k <= MOST_VALUES:
+            hint = "; with one value it can't express anything" if self.k == 1 else ""
             raise UsageError(
-                f"a categorical component has 2 to {MOST_VALUES:,} values, not {self.k}; "
-                "with one value it can't express anything"
+                f"a categorical component has 2 to {MOST_VALUES:,} values, not {self.k!r}{hint}"
             )
 
     @property
@@ -221,9 +225,9 @@ class _Continuous(Space):
     m: int = 2
 
     def _check_dimensions(self, least: int) -> None:
-        if not least <= self.m <= MOST_DIMENSIONS:
+        if not _is_whole(self.m) or not least <= self.m <= MOST_DIMENSIONS:
             range_text = f"{least} to {MOST_DIMENSIONS:,} dimensions"
-            raise UsageError(f"a {self.kind} component has {range_text}, not {self.m}")
+            raise UsageError(f"a {self.kind} component has {range_text}, not {self.m!r}")
 
     @property
     def width(self) -> int:

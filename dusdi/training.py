@@ -227,7 +227,8 @@ def check_finite(
     broken = [path for path, leaf in leaves if not bool(jnp.isfinite(leaf).all())]
     metrics = {name for row in rows for name in row if _is_broken(row, name)}
     bad = {
-        "metrics": sorted(metrics),
+        # Rewards come first: if one is not finite, all that is learned from it is not, either.
+        "metrics": sorted(metrics, key=lambda name: (not name.startswith("reward/"), name)),
         "observation entries": [trainer.spec.entry_name(int(i)) for i in np.flatnonzero(~sound)],
         "parameters": [jax.tree_util.keystr(path, simple=True, separator="/") for path in broken],
     }

@@ -253,11 +253,14 @@ def test_one_flipped_bit_of_a_policy_is_noticed(gunner):
 
 
 def test_a_policy_that_is_missing_is_named_and_written_again(gunner):
-    (gunner / "policy-seed1.safetensors").unlink()
-    with pytest.raises(UsageError, match="this run has seeds 0 to 0; there is no seed 1"):
-        dusdi.load(gunner, seed=1)
     (gunner / "policy-seed0.safetensors").unlink()
-    with pytest.raises(CheckpointError, match=r"holds no run: there is no policy\.safetensors"):
+    with pytest.raises(CheckpointError, match=r"policy-seed0\.safetensors is missing; resume"):
+        dusdi.load(gunner)  # and not the other seed
+    assert dusdi.load(gunner, seed=1).seed == 1
+    with pytest.raises(UsageError, match="this run has seeds 0 to 1; there is no seed 2"):
+        dusdi.load(gunner, seed=2)
+    (gunner / "policy-seed1.safetensors").unlink()
+    with pytest.raises(CheckpointError, match=r"no policy\.safetensors in it, but there are chec"):
         dusdi.load(gunner)
     train(gunner, resume=True)
     assert [dusdi.load(gunner, seed=i).seed for i in (0, 1)] == [0, 1]

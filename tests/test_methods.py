@@ -4,6 +4,7 @@ import csv
 import dataclasses
 import json
 import math
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -18,9 +19,11 @@ from dusdi.errors import UsageError
 from dusdi.experiments import Settings, reproduce
 from dusdi.learner import Learner
 from dusdi.methods import METHODS, find_method
-from dusdi.methods.base import mean_score
+from dusdi.methods.base import MethodSettings, mean_score, named_pairs
+from dusdi.settings import setting
 from dusdi.sources.discriminate import Discriminators
 from dusdi.spaces import Box, Categorical, Sphere
+from dusdi.trainers import SkillTrainer
 
 KEY = jax.random.PRNGKey(0)
 LOG3 = math.log(3.0)
@@ -319,6 +322,7 @@ def test_a_method_from_outside_is_in_tables_and_figures(tmp_path, monkeypatch):
     assert sorted(metrics) == ["accuracy", "travel"]
 
 
+<<<<<<< HEAD
 class Curious(outside_method.Wander):
     """A method without skills, which is paid for moving at all; its policy is to be fine-tuned."""
 
@@ -343,3 +347,83 @@ def test_a_method_without_skills_explores_and_is_fine_tuned(tmp_path):
         dusdi.downstream(tmp_path, Track(edge=99), agent="ppo", progress=False)
     tuned = dusdi.downstream(tmp_path, Track(edge=99), agent="sac", **small)
     assert tuned.description["start"]["id"] == policy.description["id"]
+=======
+@dataclasses.dataclass(frozen=True)
+class _Undocumented(MethodSettings):
+    stride: float = 1.0
+
+
+@dataclasses.dataclass(frozen=True)
+class _Clashing(MethodSettings):
+    steps: int = setting(1, "the name of a setting that all runs have")
+
+
+@pytest.mark.parametrize(
+    ("attributes", "message"),
+    [
+        ({"name": None}, "needs a name"),
+        ({"Settings": dict}, "needs Settings"),
+        ({"Settings": _Undocumented}, "define its setting stride by setting"),
+        ({"Settings": _Clashing}, "its setting steps has the name of another"),
+        ({"presets": ["fast"]}, "presets should be like"),
+    ],
+)
+def test_classes_that_are_no_whole_method_are_refused(attributes, message):
+    broken = type("Broken", (outside_method.Wander,), attributes)
+    with pytest.raises(UsageError, match=message):
+        dusdi.pretrain(Track(), method=broken, preset="debug")
+
+
+def test_an_abstract_method_is_refused():
+    with pytest.raises(UsageError, match="lacks __init__, init, reward, update"):
+        find_method("dusdi:Method")
+
+
+def _made_with(**attributes):
+    """A method whose `__init__` ends with these attributes."""
+
+    def init(self, spec, settings):
+        outside_method.Wander.__init__(self, spec, settings)
+        for name, value in attributes.items():
+            setattr(self, name, value)
+
+    return {"__init__": init}
+
+
+TWINS = dusdi.SkillSpace((dusdi.Component("a", Box(1)), dusdi.Component("a", Box(1))))
+
+
+@pytest.mark.parametrize(
+    ("attributes", "message"),
+    [
+        (_made_with(skill_space=[1]), "should be a SkillSpace"),
+        (_made_with(skill_space=TWINS), "more than one component called 'a'"),
+        (_made_with(channels=("x", "x")), "more than one channel called 'x'"),
+        (_made_with(channels=()), "it has 0 and 1"),
+        (_made_with(channel_components=(1,)), "has 1 components, counted from 0"),
+        ({"init": lambda self, key: {"a": "text"}}, "must return JAX arrays"),
+        ({"update": lambda *_: None}, "must return the new state and a dict"),
+        ({"update": lambda *_: (jnp.zeros(3), {})}, "a state like that of init"),
+        ({"update": lambda *_: ((), {"x": jnp.zeros(2)})}, "the metric 'x' must be one number"),
+        ({"update": lambda *_: ((), {"x": "y"})}, "the metric 'x' must be one number"),
+        ({"reward": lambda *_: jnp.zeros(3)}, r"must give \[rows, channels\]"),
+        ({"reward": lambda *_: None}, "not NoneType"),
+    ],
+)
+def test_broken_methods_are_refused_in_a_sentence(attributes, message):
+    broken = type("Broken", (outside_method.Wander,), attributes)
+    with pytest.raises(UsageError, match=message):
+        dusdi.pretrain(Track(), method=broken, preset="debug", progress=False)
+
+
+def test_a_headline_that_is_no_dict_is_refused():
+    method = SimpleNamespace(name="broken", headline=lambda row: None)
+    trainer = SimpleNamespace(learner=SimpleNamespace(method=method))
+    with pytest.raises(UsageError, match="headline of the method 'broken' must return a dict"):
+        SkillTrainer.summarise(trainer, {"reward/a": 1.0})
+
+
+def test_a_factor_is_named_once():
+    with pytest.raises(UsageError, match="components names 'a' twice"):
+        named_pairs("components", ("a=box:2", " a =box:3"))
+>>>>>>> attack

@@ -304,7 +304,7 @@ def test_a_nan_loss_stops_the_run_and_keeps_the_last_good_checkpoint(tmp_path, m
         return jnp.where(step >= 900, jnp.nan, reward(self, state, key, batch, step))
 
     monkeypatch.setattr(Dusdi, "reward", breaks_late)
-    message = r"at step 960: .*loss/critic.*checkpoint of step 640 in .* is kept"
+    message = r"at step 960: metrics reward/agent position, .*checkpoint of step 640 in .* is kept"
     with pytest.raises(NonFiniteError, match=message):
         train(tmp_path, seeds=1, steps=1_280)
     assert dusdi.load(tmp_path).step == 640

@@ -281,3 +281,17 @@ def test_one_space_for_all_combinations():
     assert merged([Sphere(2), Sphere(2)], most=4096) == Sphere(4)
     with pytest.raises(UsageError, match="one kind, not box and categorical; choose the same"):
         merged([Box(2), Categorical(2)], most=4096)
+
+
+@pytest.mark.parametrize("size", ["2", 2.0, 2.5, True, None, math.nan])
+@pytest.mark.parametrize("kind", [Categorical, Box, Sphere])
+def test_sizes_are_whole_numbers(kind, size):
+    with pytest.raises(UsageError, match=f"a {kind.kind} component has .*, not {size!r}"):
+        kind(size)
+
+
+def test_only_a_single_value_is_told_that_it_expresses_nothing():
+    with pytest.raises(UsageError, match=r"not 1000001$"):
+        Categorical(1_000_001)
+    with pytest.raises(UsageError, match="not 1; with one value"):
+        Categorical(1)

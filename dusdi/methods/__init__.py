@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dusdi.errors import UsageError, unknown_name
 from dusdi.methods.base import Method
+from dusdi.methods.checks import check_class
 from dusdi.methods.diayn import Diayn, DiaynMC
 from dusdi.methods.dusdi import Dusdi
 from dusdi.methods.sac import Flat
@@ -23,8 +24,9 @@ def method_name(method: str | type[Method]) -> str:
         return method
     if not (isinstance(method, type) and issubclass(method, Method)):
         raise UsageError(f"a method is a name or a class of dusdi.Method, not {method!r}")
-    if METHODS.get(method.name) is method:
+    if METHODS.get(getattr(method, "name", "")) is method:
         return method.name
+    check_class(method)
     name = f"{method.__module__}:{method.__qualname__}"
     _HANDED_IN[name] = method
     return name
@@ -47,4 +49,5 @@ def find_method(name: str) -> type[Method]:
         ) from error
     if not (isinstance(found, type) and issubclass(found, Method)):
         raise UsageError(f"{name!r} is not a class of dusdi.Method")
+    check_class(found)
     return found

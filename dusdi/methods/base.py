@@ -72,12 +72,18 @@ class FactoredSkillSettings(Group):
 
 def named_pairs(setting_name: str, texts: tuple[str, ...]) -> dict[str, str]:
     """What texts of the form NAME=VALUE say, or a `UsageError`."""
-    pairs = {}
+    pairs: dict[str, str] = {}
     for text in texts:
         name, equals, value = text.rpartition("=")  # a factor's name may have an = of its own
         if not equals or not name.strip() or not value.strip():
             raise UsageError(f"each entry of {setting_name} is NAME=VALUE, not {text!r}")
+<<<<<<< HEAD
         pairs[name] = value.strip()
+=======
+        if name.strip() in pairs:
+            raise UsageError(f"{setting_name} names {name.strip()!r} twice")
+        pairs[name.strip()] = value.strip()
+>>>>>>> attack
     return pairs
 
 

@@ -49,9 +49,9 @@ class DusdiSettings(FactoredSkillSettings, DiscriminatorSettings, MethodSettings
     )
     penalty_start: int = setting(0, "environment steps before the penalty counts (release: 1 M)")
     penalty_hidden: tuple[int, ...] = setting(
-        (1024, 1024), "hidden layers of each q_psi (paper)", low=1, high=WIDEST
+        (1024, 1024), "hidden layers of each q_psi (paper: 1024,1024)", low=1, high=WIDEST
     )
-    penalty_lr: float = setting(1e-4, "learning rate of each q_psi (paper)", low=POSITIVE)
+    penalty_lr: float = setting(1e-4, "learning rate of each q_psi (paper: 1e-4)", low=POSITIVE)
 
     def __post_init__(self):
         if isinstance(self.rewards, Mapping):

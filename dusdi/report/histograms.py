@@ -56,7 +56,7 @@ def value_histograms(
         strong = own is None or own[i] == j
         _ridges(axes, telling, observation[:, telling.entry], name, strong)
         if j == 0 or not whole:
-            axes.set_ylabel(f"z{i + 1}", fontsize=12, color=INK, rotation=0, labelpad=14)
+            axes.set_ylabel(space.names[i], fontsize=10, color=INK)
     note = "Where each value of a component leads; how much of the entry's variance it explains."
     figure.supxlabel(note, fontsize=9, color=MUTED)
     style.save(figure, path)

@@ -40,9 +40,11 @@ class DiscriminatorSettings(Group):
         10, "steps after a skill switch without discriminator loss and reward (release: 10)"
     )
     discriminator_hidden: tuple[int, ...] = setting(
-        (1024, 1024), "hidden layers of each q_phi (paper)", low=1, high=WIDEST
+        (1024, 1024), "hidden layers of each q_phi (paper: 1024,1024)", low=1, high=WIDEST
     )
-    discriminator_lr: float = setting(1e-4, "learning rate of each q_phi (paper)", low=POSITIVE)
+    discriminator_lr: float = setting(
+        1e-4, "learning rate of each q_phi (paper: 1e-4)", low=POSITIVE
+    )
     discriminator_decay: float = setting(
         0.0, "weight of q_phi's squared parameters in its loss, divided by its outputs"
     )
