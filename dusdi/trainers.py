@@ -144,19 +144,13 @@ class SkillTrainer(Trainer):
         return {"objective": state.objective, "agent": state.agent}
 
     def summarise(self, row):
-<<<<<<< HEAD
-        return {**self.learner.method.headline(row), **row}
-=======
         headline = self.learner.method.headline(row)
         if not isinstance(headline, Mapping):
             raise UsageError(
                 f"headline of the method {self.learner.method.name!r} must return a dict with one "
                 f"metric, not {headline!r}"
             )
-        if self.learner.method.learns_task:
-            headline = {"return": row["return"]}
         return {**headline, **row}
->>>>>>> attack
 
     def policies(self, state):
         parts = self.per_seed((state.agent.actor, state.normaliser))

@@ -9,15 +9,9 @@ import pytest
 PACKAGE = Path(__file__).parent.parent / "dusdi"
 #: A module imports only from modules before it; a folder counts as one module.
 ORDER = [
-<<<<<<< HEAD
     "errors", "signals", "files", "modules", "types", "checks", "parallel", "provenance",
     "progress", "settings", "presets", "spaces", "skill_space", "nets", "normalise", "replay",
     "checkpoint", "envs", "tasks", "stepping", "sources", "methods", "resolve", "agents", "policy",
-=======
-    "errors", "signals", "files", "types", "checks", "parallel", "provenance", "progress",
-    "settings", "presets", "spaces", "skill_space", "nets", "normalise", "replay", "checkpoint",
-    "modules", "envs", "tasks", "stepping", "sources", "methods", "resolve", "agents", "policy",
->>>>>>> attack
     "skills", "hierarchy", "controller", "skill_env", "learner", "trainers", "high_level", "run",
     "resume", "training", "fine_tuning", "pretraining", "task_learning", "rollouts", "metrics",
     "report", "evaluation", "task_evaluation", "info", "compare", "video", "experiments", "cli",

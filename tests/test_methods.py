@@ -322,7 +322,6 @@ def test_a_method_from_outside_is_in_tables_and_figures(tmp_path, monkeypatch):
     assert sorted(metrics) == ["accuracy", "travel"]
 
 
-<<<<<<< HEAD
 class Curious(outside_method.Wander):
     """A method without skills, which is paid for moving at all; its policy is to be fine-tuned."""
 
@@ -347,7 +346,8 @@ def test_a_method_without_skills_explores_and_is_fine_tuned(tmp_path):
         dusdi.downstream(tmp_path, Track(edge=99), agent="ppo", progress=False)
     tuned = dusdi.downstream(tmp_path, Track(edge=99), agent="sac", **small)
     assert tuned.description["start"]["id"] == policy.description["id"]
-=======
+
+
 @dataclasses.dataclass(frozen=True)
 class _Undocumented(MethodSettings):
     stride: float = 1.0
@@ -425,5 +425,4 @@ def test_a_headline_that_is_no_dict_is_refused():
 
 def test_a_factor_is_named_once():
     with pytest.raises(UsageError, match="components names 'a' twice"):
-        named_pairs("components", ("a=box:2", " a =box:3"))
->>>>>>> attack
+        named_pairs("components", ("a=box:2", "a=box:3"))

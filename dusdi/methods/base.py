@@ -77,13 +77,9 @@ def named_pairs(setting_name: str, texts: tuple[str, ...]) -> dict[str, str]:
         name, equals, value = text.rpartition("=")  # a factor's name may have an = of its own
         if not equals or not name.strip() or not value.strip():
             raise UsageError(f"each entry of {setting_name} is NAME=VALUE, not {text!r}")
-<<<<<<< HEAD
+        if name in pairs:
+            raise UsageError(f"{setting_name} names {name!r} twice")
         pairs[name] = value.strip()
-=======
-        if name.strip() in pairs:
-            raise UsageError(f"{setting_name} names {name.strip()!r} twice")
-        pairs[name.strip()] = value.strip()
->>>>>>> attack
     return pairs
 
 
