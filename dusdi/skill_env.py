@@ -75,6 +75,11 @@ class SkillEnv(gymnasium.Env):
 
     def step(self, action):
         self._check_begun()
+        if np.shape(action) != self.action_space.shape:
+            raise UsageError(
+                f"an action here has shape {self.action_space.shape}, not {np.shape(action)}; "
+                f"it is from {self.action_space}"
+            )
         skill = self.skills.space.from_gymnasium(np.asarray(action)[None])
         step = self._stepper.step(skill)
         self._begun = not step.done[0]

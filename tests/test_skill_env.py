@@ -29,6 +29,8 @@ def test_skill_env_is_a_sound_gymnasium_environment(gunner_run):
     with pytest.raises(gymnasium.error.ResetNeeded):
         env.step([0, 0, 0])
     env.reset()
+    with pytest.raises(UsageError, match=r"an action here has shape \(3,\), not \(1, 3\)"):
+        env.step([[0, 0, 0]])
     with pytest.raises(UsageError, match="0 to 4"):
         env.step([5, 0, 0])
     with pytest.raises(UsageError, match="rgb_array"):

@@ -1,7 +1,8 @@
 """Records: what a job measured, as small JSON files that can be kept in the repository.
 
 A record is named by its job's key and holds what the key is a hash of. It is used only if both
-agree with the job that asks for it, so a table never shows numbers of other settings.
+agree with the job that asks for it, so a table never shows numbers of other settings. A digest of
+all that it says tells if it was damaged or edited.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ Record = dict[str, Any]
 def write_record(folder: Path, job: Job, measured: Mapping[str, Any]) -> Record:
     """Writes what a job measured, whole or not at all, and returns the record."""
     record = {"key": job.key, "name": job.name, "job": job.identity, **measured}
+    record = json.loads(json.dumps(record))  # as it is read again
+    record["digest"] = hash_of(record)
     write_atomically(record_path(folder, job), json.dumps(record, indent=1) + "\n")
     return record
 
@@ -34,12 +37,17 @@ def read_record(folder: Path, job: Job) -> Record | None:
     path = record_path(folder, job)
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
-        if hash_of(record["job"]) == job.key == record["key"] and record["job"] == job.identity:
+        said = {name: value for name, value in record.items() if name != "digest"}
+        intact = hash_of(said) == record["digest"]
+        ours = hash_of(record["job"]) == job.key == record["key"]
+        if intact and ours and record["job"] == job.identity:
             return record
         reason = "its settings are not those that it is named by"
+        if not intact:
+            reason = "it does not match its digest: it was edited or damaged"
     except FileNotFoundError:
         return None
-    except (ValueError, TypeError, KeyError, RecursionError) as error:
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         reason = f"it can't be read: {type(error).__name__}: {error}"
     warnings.warn(f"{path} is not used, since {reason}", stacklevel=2)
     return None
