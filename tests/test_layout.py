@@ -10,11 +10,12 @@ PACKAGE = Path(__file__).parent.parent / "dusdi"
 #: A module imports only from modules before it; a folder counts as one module.
 ORDER = [
     "errors", "signals", "modules", "files", "types", "checks", "parallel", "provenance",
-    "progress", "settings", "presets", "spaces", "skill_space", "nets", "normalise", "replay", "checkpoint",
-    "envs", "tasks", "stepping", "sources", "methods", "resolve", "agents", "policy", "skills",
-    "hierarchy", "controller", "skill_env", "learner", "trainers", "high_level", "run", "resume",
-    "training", "fine_tuning", "pretraining", "task_learning", "rollouts", "metrics", "report",
-    "evaluation", "task_evaluation", "info", "compare", "video", "experiments", "cli", "__main__",
+    "progress", "settings", "presets", "spaces", "skill_space", "nets", "normalise", "replay",
+    "checkpoint", "envs", "tasks", "stepping", "sources", "methods", "resolve", "agents", "policy",
+    "skills", "hierarchy", "controller", "skill_env", "learner", "trainers", "high_level", "run",
+    "resume", "training", "fine_tuning", "pretraining", "task_learning", "rollouts", "metrics",
+    "report", "evaluation", "task_evaluation", "info", "compare", "video", "experiments", "cli",
+    "__main__",
 ]  # fmt: skip
 LONGEST = 400
 KINDS = "Categorical|Box|Sphere|Continuous"
