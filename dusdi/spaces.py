@@ -110,7 +110,6 @@ class Space(abc.ABC):
         """The log probability of the background class, [...]; 0 where there is none."""
         return jnp.zeros(head.shape[:-1])
 
-    # --- a policy that chooses values ---
     @property
     def policy_parameters(self) -> np.ndarray:
         """Where parameters of a policy start that depend on no observation, [p]."""
@@ -365,9 +364,7 @@ def _quadrature(m: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 SPACES: dict[str, Callable[[int], Space]] = {
-    "categorical": Categorical,
-    "box": Box,
-    "sphere": Sphere,
+    space.kind: space for space in (Categorical, Box, Sphere)
 }
 
 

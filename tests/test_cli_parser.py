@@ -227,7 +227,10 @@ def test_help_shows_what_a_setting_would_be_and_why(capsys):
     text = help_text(capsys, "pretrain", "multi-particle")
     assert "gamma (release: 0.95) (default: 0.93, by world multi-particle)" in text
     assert "(paper: 0.1) (default: 0.1)" in text
-    assert "hidden layers of each q_psi (paper) (default: none, by dusdi's preset fast)" in text
+    assert (
+        "hidden layers of each q_psi (paper: 1024,1024) (default: none, by dusdi's preset fast)"
+        in text
+    )
     text = help_text(capsys, "pretrain")
     assert "gamma (release: 0.95) (default: 0.9, by preset fast)" in text
     text = help_text(capsys, "pretrain", "gunner-2d", "--preset", "paper")
