@@ -134,13 +134,6 @@ def pretrain_groups(method: type[Method]) -> dict[str, type[Group]]:
         "networks": NetworkSettings,
         "sac": SACSettings,
     }
-    for group in shared.values():
-        for name in group.fields():
-            if name in method.Settings.fields():
-                raise UsageError(
-                    f"method {method.name!r} has a setting {name!r}, but all runs have one of that "
-                    "name; give it another name"
-                )
     return {**shared, "objective": method.Settings}
 
 

@@ -191,7 +191,8 @@ def _differing(left, right):
 
 # --- tiers ---
 
-#: Files of tests that train, start processes or simulate physics; `./test quick` leaves them out.
+#: Files of tests that train, start processes or simulate physics; `./test quick` leaves them out,
+#: and all tests that need one of the shared runs.
 END_TO_END = {
     "test_bench",
     "test_cli",
@@ -199,17 +200,23 @@ END_TO_END = {
     "test_downstream",
     "test_evaluate",
     "test_household_tasks",
+    "test_info",
     "test_own_worlds",
     "test_parallel",
     "test_pretrain",
+    "test_readme",
     "test_reproduce",
+    "test_run_files",
+    "test_skill_env",
     "test_terminal",
+    "test_trainers",
     "test_walker",
     "test_wrapper",
 }
+SHARED_RUNS = {"gunner_run", "household_run", "task_run"}
 
 
 def pytest_collection_modifyitems(items):
     for item in items:
-        if item.path.stem in END_TO_END:
+        if item.path.stem in END_TO_END or SHARED_RUNS & set(item.fixturenames):
             item.add_marker(pytest.mark.slow)

@@ -263,6 +263,7 @@ def test_methods_say_what_their_channels_are_about(name):
 # --- a method from outside the package ---
 
 
+@pytest.mark.slow
 def test_a_method_from_outside_goes_all_the_way(tmp_path):
     """Named or handed in as a class: pretrain, load, evaluate, downstream."""
     folder = tmp_path / "wander"
@@ -336,6 +337,7 @@ class Curious(outside_method.Wander):
         return jnp.abs(batch.raw.next_observation - batch.raw.observation).sum(-1)
 
 
+@pytest.mark.slow
 def test_a_method_without_skills_explores_and_is_fine_tuned(tmp_path):
     small = dict(TINY, preset="debug", progress=False)
     policy = dusdi.pretrain(Track(edge=99), method=Curious, out=tmp_path, **small)
