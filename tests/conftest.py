@@ -199,6 +199,7 @@ END_TO_END = {
     "test_downstream",
     "test_evaluate",
     "test_household_tasks",
+    "test_output",
     "test_own_worlds",
     "test_parallel",
     "test_pretrain",

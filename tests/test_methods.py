@@ -263,6 +263,7 @@ def test_methods_say_what_their_channels_are_about(name):
 # --- a method from outside the package ---
 
 
+@pytest.mark.slow
 def test_a_method_from_outside_goes_all_the_way(tmp_path):
     """Named or handed in as a class: pretrain, load, evaluate, downstream."""
     folder = tmp_path / "wander"

@@ -139,7 +139,7 @@ def test_a_methods_settings_may_not_share_names_with_those_of_all_runs():
         batch_size: int = setting(3, "of something else")
 
     method = type("Clash", (METHODS["dusdi"],), {"name": "clash", "Settings": Clashing})
-    with pytest.raises(UsageError, match="'clash' has a setting 'batch_size', but all runs have"):
+    with pytest.raises(UsageError, match="its setting batch_size has the name of another"):
         settings_for(Noise.spec, method)
 
 
