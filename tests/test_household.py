@@ -96,6 +96,7 @@ def test_furniture_hides_what_mujocos_rays_say_it_hides():
     assert 0.05 < hidden.mean() < 0.9
 
 
+@pytest.mark.slow
 def test_random_actions_for_twenty_thousand_steps_break_nothing_and_leave_nothing_outside():
     homes, rng = WORLD.vector(40), np.random.default_rng(0)
     homes.reset(0)

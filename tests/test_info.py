@@ -107,6 +107,7 @@ def test_components_at_chance_of_continuous_skills(own):
     assert read_run(own).at_chance == ["a", "c"]
 
 
+@pytest.mark.slow
 def test_a_measured_run_has_scores_and_goes_on_to_a_video_and_a_task(own, capsys):
     assert main(["evaluate", str(own), "--steps", "6000", "--quiet"]) == 0
     run = read_run(own)

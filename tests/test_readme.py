@@ -28,6 +28,7 @@ def test_bring_your_own_environment(capsys):
     assert (np.diag(result.importance) > 0.75).all(), result.importance
 
 
+@pytest.mark.slow
 def test_use_from_python(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     code = block("import dusdi")

@@ -49,6 +49,7 @@ def test_a_step_earns_the_mean_of_what_its_skill_earns():
     assert [info[f"reward/{name}"] for name in "abc"] == [0.5, 0.5, 0.5]
 
 
+@pytest.mark.slow
 def test_a_single_component_is_a_plain_number():
     skills = train(None, method="diayn", seeds=1, steps=640)
     env = dusdi.SkillEnv("gunner-2d/limited", skills)

@@ -54,6 +54,7 @@ def trained():
     return trainer, state
 
 
+@pytest.mark.slow
 def test_scanned_updates_are_those_one_by_one(trained):
     trainer, state = trained
     learner = trainer.learner
@@ -204,6 +205,7 @@ def assert_seeds_agree(run, tmp_path):
     assert len(different) > 5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [Noise, host_world], ids=["compiled", "host"])
 def test_several_seeds_of_skill_discovery_are_the_runs_alone(make, tmp_path):
     def run(out, **fields):
@@ -216,6 +218,7 @@ def test_several_seeds_of_skill_discovery_are_the_runs_alone(make, tmp_path):
     assert_seeds_agree(run, tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [Noise, lambda: host_world(PaidSliders)], ids=["compiled", "host"])
 def test_several_seeds_on_a_task_are_the_runs_alone(make, tmp_path):
     task = make()
