@@ -158,7 +158,7 @@ def test_a_policy_that_can_not_be_fine_tuned_is_refused(flat_run, gunner_run):
     with pytest.raises(UsageError, match="fine-tunes flat policies, but this run holds skills"):
         dusdi.downstream(gunner_run, "gunner-2d/limited", agent="sac", **DEBUG)
     with pytest.raises(UsageError, match="holds a flat policy and no skills"):
-        dusdi.downstream(flat_run, Lights(), **DEBUG)
+        dusdi.downstream(flat_run, Lights(), agent="ppo", **DEBUG)
     less = type("Less", (Lights,), {"spec": LAMPS})
     with pytest.raises(UsageError, match="without reward, not a task"):
         dusdi.downstream(flat_run, less(), agent="sac", **DEBUG)
