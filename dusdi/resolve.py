@@ -123,7 +123,6 @@ class DownstreamSettings(_WholeRun):
         return _built(cls, _named(data, ("agent", "preset"), DOWNSTREAM_GROUPS))
 
 
-AnySettings = PretrainSettings | DownstreamSettings
 DOWNSTREAM_GROUPS: dict[str, type[Group]] = {"run": TaskRunSettings, "ppo": PPOSettings}
 
 
