@@ -19,7 +19,6 @@ PLAIN = dict(
     skill_input="concat",
     additive_actor=False,
     input_gain=0.0,
-    critic_skill="all",
     actor_hidden=(128, 128),
     critic_hidden=(128, 128),
     discriminator_hidden=(128, 128),

@@ -68,7 +68,7 @@ class Learner:
             observation_size=spec.observation_size,
             action_size=spec.action_size,
             skill_space=self.method.skill_space,
-            channel_components=self.method.channel_components,
+            channels=len(self.method.channels),
             networks=settings.networks,
             settings=settings.sac,
         )

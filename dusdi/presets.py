@@ -29,7 +29,6 @@ PRESETS: dict[str, dict[str, Any]] = {
         additive_actor=True,
         input_gain=0.1,
         state_independent_std=True,
-        critic_skill="own",
         normalise_observations=True,  # for radial basis functions and gains
         # Big steps of soft actor-critic; only the next ten or so steps of a skill count.
         actor_lr=3e-3,

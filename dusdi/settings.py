@@ -129,9 +129,6 @@ class NetworkSettings(Group):
     state_independent_std: bool = setting(
         False, "the actor's deviations are free parameters instead of outputs (paper: outputs)"
     )
-    critic_skill: Literal["all", "own"] = setting(
-        "all", "the critic of component i sees all of z, or only z^i"
-    )
     log_std_min: float = setting(
         -10.0, "lower bound of the actor's log standard deviation (paper: -10)", low=-50, high=50
     )

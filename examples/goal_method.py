@@ -44,7 +44,6 @@ class Goals(dusdi.Method):
             )
         )
         self.channels = self.skill_space.names
-        self.channel_components = tuple(range(len(self.channels)))
 
     def init(self, key):
         return ()  # nothing is learned besides the policy

@@ -30,7 +30,6 @@ class Wander(dusdi.Method):
         direction = dusdi.Sphere(len(self._entries))
         self.skill_space = dusdi.SkillSpace((dusdi.Component("direction", direction),))
         self.channels = ("distance",)
-        self.channel_components = (0,)
 
     def init(self, key):
         return ()

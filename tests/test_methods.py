@@ -18,7 +18,7 @@ from dusdi.controller import solves_task
 from dusdi.errors import UsageError
 from dusdi.experiments import Settings, reproduce
 from dusdi.learner import Learner
-from dusdi.methods import METHODS, find_method
+from dusdi.methods import find_method
 from dusdi.methods.base import MethodSettings, mean_score, named_pairs
 from dusdi.settings import setting
 from dusdi.sources.discriminate import Discriminators
@@ -234,7 +234,7 @@ def test_skill_spaces_of_the_methods(spec):
 
 def test_the_flat_policy_is_paid_by_the_world(spec):
     method = make_method(Track.spec, "sac")
-    assert (method.channels, method.channel_components) == (("first", "second"), (None, None))
+    assert method.channels == ("first", "second")
     batch = make_batch(np.zeros((1, 0), np.int32))._replace(reward=jnp.array([[1.0, -2.0]]))
     np.testing.assert_array_equal(method.reward((), KEY, batch, jnp.int32(0)), [[1, -2]])
     assert method.headline({"loss/critic": 1.0, "return": 3.0}) == {"return": 3.0}
@@ -251,13 +251,6 @@ def test_headlines_are_mean_scores():
     assert mean_score(mixed, row) == {"score": pytest.approx(0.7)}
     assert mean_score(mixed, {"explained_variance/b": 0.9}) == {"explained_variance": 0.9}
     assert mean_score(mixed, {"reward/a": 1.0}) == {}
-
-
-@pytest.mark.parametrize("name", METHODS)
-def test_methods_say_what_their_channels_are_about(name):
-    method = make_method(Track.spec, name)
-    assert len(method.channels) == len(method.channel_components)
-    assert all(c is None or c < len(method.skill_space) for c in method.channel_components)
 
 
 # --- a method from outside the package ---
@@ -331,7 +324,6 @@ class Curious(outside_method.Wander):
     def __init__(self, spec, settings):
         super().__init__(spec, settings)
         self.skill_space = dusdi.SkillSpace(())
-        self.channel_components = (None,)
 
     def _travelled(self, batch):
         return jnp.abs(batch.raw.next_observation - batch.raw.observation).sum(-1)
@@ -401,8 +393,7 @@ TWINS = dusdi.SkillSpace((dusdi.Component("a", Box(1)), dusdi.Component("a", Box
         (_made_with(skill_space=[1]), "should be a SkillSpace"),
         (_made_with(skill_space=TWINS), "more than one component called 'a'"),
         (_made_with(channels=("x", "x")), "more than one channel called 'x'"),
-        (_made_with(channels=()), "it has 0 and 1"),
-        (_made_with(channel_components=(1,)), "has 1 components, counted from 0"),
+        (_made_with(channels=()), "needs at least one reward channel"),
         ({"init": lambda self, key: {"a": "text"}}, "must return JAX arrays"),
         ({"update": lambda *_: None}, "must return the new state and a dict"),
         ({"update": lambda *_: (jnp.zeros(3), {})}, "a state like that of init"),

@@ -29,8 +29,7 @@ def make_sac(channels=1, observation_size=2, action_size=1, space=ONE, **fields)
         kind(**{name: value for name, value in values.items() if name in kind.fields()})
         for kind in (NetworkSettings, SACSettings)
     ]
-    components = tuple(range(channels)) if channels == len(space) else (None,) * channels
-    return SAC(observation_size, action_size, space, components, *groups)
+    return SAC(observation_size, action_size, space, channels, *groups)
 
 
 def make_batch(observation, action, next_observation, terminated, skill=None):
@@ -86,7 +85,7 @@ def bandit(key):
     [
         {},
         pytest.param({"twin_critics": True}, marks=pytest.mark.slow),
-        pytest.param({"skill_input": "concat", "critic_skill": "all"}, marks=pytest.mark.slow),
+        pytest.param({"skill_input": "concat"}, marks=pytest.mark.slow),
     ],
 )
 def test_constant_reward_is_worth_its_discounted_sum_in_each_channel(fields):
@@ -213,17 +212,6 @@ def test_learned_temperature_reaches_the_target_entropy():
     policy = sac.distribution(state.actor, jnp.zeros((4096, 2)), jnp.zeros((4096, 1), jnp.int32))
     _, log_prob = squashed_gaussian(jax.random.PRNGKey(3), *policy)
     np.testing.assert_allclose(-log_prob.mean(), -0.5, atol=0.15)
-
-
-def test_own_critics_do_not_see_other_components():
-    sac = make_sac(channels=2, space=TWO, critic_skill="own")
-    critic = jax.jit(lambda: sac.init(KEY).critic)()
-    skills = jnp.array([[0, 0], [0, 1], [1, 0]])
-    q = jax.jit(sac.q_values)(critic, jnp.ones((3, 2)), jnp.ones((3, 1)), skills)
-    assert q[0, 0] == q[0, 1]
-    assert q[0, 0] != q[0, 2]
-    assert q[1, 0] == q[1, 2]
-    assert q[1, 0] != q[1, 1]
 
 
 def test_an_additive_actor_is_a_sum_over_components():

@@ -1,5 +1,6 @@
 """Sources of reward: discriminators and the user's functions, pinned to numbers by hand."""
 
+import dataclasses
 import math
 
 import jax
@@ -9,7 +10,7 @@ import pytest
 from probes import make_batch, make_space
 
 from dusdi.errors import UsageError
-from dusdi.sources.discriminate import Discriminators
+from dusdi.sources.discriminate import Discriminators, DiscriminatorSettings, own_discriminators
 from dusdi.sources.functions import FunctionSource, find_function, name_function
 from dusdi.spaces import Box, Categorical, Sphere
 
@@ -146,6 +147,22 @@ def test_each_network_sees_only_its_part_of_the_state(hidden, rbf):
         rbf_entries=np.array([True, False, True, False]),
     )
     np.testing.assert_array_equal(entries_seen(source), [BALL, BOX, arm])
+
+
+@pytest.mark.parametrize(
+    ("chosen", "categorical", "expected"),
+    [
+        ("all", (), [True, True, True, True]),
+        ("single", (), [False, False, True, True]),  # the ball has two entries
+        ("single", (1,), [False, True, True, True]),
+    ],
+)
+def test_entries_that_are_seen_as_radial_basis_functions(spec, chosen, categorical, expected):
+    spec = dataclasses.replace(spec, categorical=categorical)
+    settings = DiscriminatorSettings(rbf_features=4, rbf_on=chosen)
+    masks = np.array([BALL, BOX])
+    source = own_discriminators(spec, settings, PAIR, (0, 1), masks)
+    np.testing.assert_array_equal(source.rbf_entries, expected)
 
 
 def test_a_single_network_predicts_all_components_from_one_mask():

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Iterable
 from typing import Any
 
 import jax
@@ -40,13 +39,13 @@ class SAC:
     """The learner for one world and skill space.
 
     Attributes:
-      channel_components: the skill component that each reward channel is about (None: all).
+      channels: K, how many reward channels there are.
     """
 
     observation_size: int
     action_size: int
     skill_space: SkillSpace
-    channel_components: tuple[int | None, ...]
+    channels: int
     networks: NetworkSettings
     settings: SACSettings
 
@@ -56,7 +55,7 @@ class SAC:
     def _actor(self) -> Actor:
         networks = self.networks
         return Actor(
-            members=len(self.actor_components),
+            members=1 if self.actor_skill_mask is None else len(self.actor_skill_mask),
             hidden=networks.actor_hidden,
             actions=self.action_size,
             film=networks.skill_input == "film",
@@ -68,7 +67,7 @@ class SAC:
     def _critic(self) -> EnsembleMLP:
         networks = self.networks
         return EnsembleMLP(
-            members=self._twins * len(self._critic_components),
+            members=self._twins * self._q_functions,
             hidden=networks.critic_hidden,
             outputs=1,
             film=networks.skill_input == "film",
@@ -84,36 +83,20 @@ class SAC:
         return self.settings.decompose_q and self.settings.entropy_backup == "channel"
 
     @property
-    def _critic_components(self) -> tuple[int | None, ...]:
-        """The component that each Q function is about; the last may be about entropy."""
-        components = self.channel_components if self.settings.decompose_q else (None,)
-        return (*components, None) if self._entropy_channel else components
-
-    @functools.cached_property
-    def _critic_skill_mask(self) -> np.ndarray | None:
-        """The entries of the encoded skill that each critic sees, bool [members, Z]."""
-        if self.networks.critic_skill == "all":
-            return None
-        return np.tile(self._skill_mask(self._critic_components), (self._twins, 1))
-
-    @property
-    def actor_components(self) -> tuple[int | None, ...]:
-        """The skill component that each part of the actor sees (None: all of them)."""
-        if not self.networks.additive_actor or not len(self.skill_space):
-            return (None,)
-        return tuple(range(len(self.skill_space)))
+    def _q_functions(self) -> int:
+        """How many Q functions there are; the last may be about entropy."""
+        return (self.channels if self.settings.decompose_q else 1) + self._entropy_channel
 
     @functools.cached_property
     def actor_skill_mask(self) -> np.ndarray | None:
-        """The entries of the encoded skill that each part of the actor sees, bool [E, Z]."""
-        if self.actor_components == (None,):
-            return None
-        return self._skill_mask(self.actor_components)
+        """The entries of the encoded skill that each part of the actor sees, bool [E, Z].
 
-    def _skill_mask(self, components: Iterable[int | None]) -> np.ndarray:
-        """The entries of the encoded skill of each component (None: of any), bool [n, Z]."""
-        owner = self.skill_space.owner
-        return np.stack([owner == c if c is not None else owner >= 0 for c in components])
+        None for a single network that sees all of them.
+        """
+        components = len(self.skill_space)
+        if not self.networks.additive_actor or not components:
+            return None
+        return self.skill_space.owner == np.arange(components)[:, None]
 
     def distribution(
         self, actor: Any, observation: Array, skill: Array
@@ -133,9 +116,8 @@ class SAC:
     def _all_q(self, critic: Any, observation: Array, action: Array, skill: Array) -> jax.Array:
         """Q functions [twins, channels, B]."""
         z = self.skill_space.encode(skill)
-        mask = self._critic_skill_mask
-        q: Any = self._critic.apply(critic, observation, action, skill=z, skill_mask=mask)
-        return q[..., 0].reshape(self._twins, len(self._critic_components), -1)
+        q: Any = self._critic.apply(critic, observation, action, skill=z)
+        return q[..., 0].reshape(self._twins, self._q_functions, -1)
 
     # --- acting ---
 
@@ -159,9 +141,7 @@ class SAC:
         actor = self._actor.init(
             actor_key, observation, skill=skill, skill_mask=self.actor_skill_mask
         )
-        critic = self._critic.init(
-            critic_key, observation, action, skill=skill, skill_mask=self._critic_skill_mask
-        )
+        critic = self._critic.init(critic_key, observation, action, skill=skill)
         log_alpha = jnp.log(jnp.float32(self.settings.alpha))
         return SACState(
             actor=actor,

@@ -83,7 +83,6 @@ class Gunner2D(JaxWorld):
     #: the aim, so q_psi needs hidden layers and a weight that matters.
     presets = {
         "fast": {
-            "rbf_on": "categorical",
             "rbf_features": 8,
             "discriminator_lr": 5e-3,
             "penalty_hidden": (64, 64),

@@ -101,7 +101,6 @@ class Method(abc.ABC):
       learns_task: whether its reward is the world's, so that returns mean something.
       skill_space: the skills it learns.
       channels: the names of its reward channels, one Q function each.
-      channel_components: the skill component that each channel is about (None: all of them).
     """
 
     name: ClassVar[str]
@@ -112,7 +111,6 @@ class Method(abc.ABC):
 
     skill_space: SkillSpace
     channels: tuple[str, ...]
-    channel_components: tuple[int | None, ...]
 
     @abc.abstractmethod
     def __init__(self, spec: WorldSpec, settings: Any): ...

@@ -44,7 +44,7 @@ def check_class(found: type[Method]) -> None:
 def check_made(method: Method) -> None:
     """Raises a `UsageError` unless a method's skills and reward channels go together."""
     where = f"the method {method.name!r}"
-    for name in ("skill_space", "channels", "channel_components"):
+    for name in ("skill_space", "channels"):
         if not hasattr(method, name):
             raise UsageError(f"{where} has no {name}; set it in __init__")
     space = method.skill_space
@@ -54,18 +54,8 @@ def check_made(method: Method) -> None:
         twice = [name for name, count in Counter(names).items() if count > 1]
         if twice:
             raise UsageError(f"{where} has more than one {what} called {twice[0]!r}")
-    components = method.channel_components
-    if not method.channels or len(components) != len(method.channels):
-        raise UsageError(
-            f"{where} needs at least one of channels, and one of channel_components for each; "
-            f"it has {len(method.channels)} and {len(components)}"
-        )
-    for component in components:
-        if component is not None and component not in range(len(space)):
-            raise UsageError(
-                f"{where} has {len(space)} components, counted from 0; channel_components names "
-                f"{component!r}"
-            )
+    if not method.channels:
+        raise UsageError(f"{where} needs at least one reward channel; its channels are empty")
 
 
 def check_update(method: Method, before: Any, result: Any) -> None:

@@ -48,7 +48,6 @@ class DiaynMC(Method):
         self.skill_space = self._space(settings.factored_space(spec), settings)
         everyone = tuple(range(len(self.skill_space)))
         self.channels = self.skill_space.names
-        self.channel_components = everyone
         whole = spec.factor_masks().any(0, keepdims=True)
         self._own = own_discriminators(spec, settings, self.skill_space, everyone, whole)
 

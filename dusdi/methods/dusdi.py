@@ -71,6 +71,7 @@ FAST_DISCRIMINATORS: dict[str, Any] = dict(
     mask_steps=0,  # the critics can't see a skill's age
     discriminator_hidden=(),  # linear: gathers each skill in one place
     rbf_features=16,  # but tells places on a line apart
+    rbf_on="single",
     discriminator_lr=2e-3,
 )
 
@@ -98,7 +99,6 @@ class Dusdi(Method):
         self.skill_space = settings.factored_space(spec)
         self.channels = self.skill_space.names
         everyone = tuple(range(len(self.channels)))
-        self.channel_components = everyone
         masks = spec.factor_masks()
         self._own = self._sources(spec, settings, masks)
         self._others = Discriminators(

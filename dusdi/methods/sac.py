@@ -51,7 +51,6 @@ class Flat(Method):
             )
         self.skill_space = SkillSpace(())
         self.channels = spec.channels
-        self.channel_components = (None,) * len(spec.channels)
 
     def init(self, key):
         del key

@@ -51,8 +51,9 @@ class DiscriminatorSettings(Group):
     rbf_features: int = setting(
         0, "radial basis functions of each entry that q_phi sees; 0: the plain entry", high=10_000
     )
-    rbf_on: Literal["all", "categorical"] = setting(
-        "all", "entries seen as radial basis functions: all, or those that are categories"
+    rbf_on: Literal["all", "single"] = setting(
+        "all",
+        "entries seen so: all, or those that are all of a factor, and categories",
     )
     background_weight: float = setting(
         0.0, "weight of q_phi's background class, which is no value's (categorical components)"
@@ -283,8 +284,6 @@ def own_discriminators(
     masks: np.ndarray,
 ) -> Discriminators:
     """The q_phi of a method, as its settings say."""
-    entries = np.arange(spec.observation_size)
-    categorical = np.isin(entries, spec.categorical)
     return Discriminators(
         skill_space=skill_space,
         targets=targets,
@@ -292,10 +291,23 @@ def own_discriminators(
         hidden=settings.discriminator_hidden,
         learning_rate=settings.discriminator_lr,
         mask_steps=settings.mask_steps,
-        rbf_entries=np.ones_like(categorical) if settings.rbf_on == "all" else categorical,
+        rbf_entries=_rbf_entries(spec, settings.rbf_on),
         rbf_features=settings.rbf_features,
         decay=settings.discriminator_decay,
         background=settings.background_weight,
         background_steps=settings.background_steps,
         prior_mixture=settings.prior_mixture,
     )
+
+
+def _rbf_entries(spec: WorldSpec, chosen: str) -> np.ndarray:
+    """The entries that q_phi sees as radial basis functions, bool [D].
+
+    A linear q_phi gathers each value in one place of a factor of several entries, but on a line it
+    needs these functions to tell more than the two ends apart.
+    """
+    entries = np.arange(spec.observation_size)
+    if chosen == "all":
+        return np.ones(len(entries), bool)
+    alone = [factor.indices[0] for factor in spec.factors if len(factor.indices) == 1]
+    return np.isin(entries, [*alone, *spec.categorical])
