@@ -25,7 +25,6 @@ PLAIN = dict(
     rbf_features=0,
     discriminator_decay=0.0,
     background_weight=0.0,
-    prior_mixture=0.0,
     discount=0.9,
     penalty_hidden=(128, 128),
 )
