@@ -23,7 +23,6 @@ PLAIN = dict(
     critic_hidden=(128, 128),
     discriminator_hidden=(128, 128),
     rbf_features=0,
-    discriminator_decay=0.0,
     background_weight=0.0,
     discount=0.9,
     penalty_hidden=(128, 128),

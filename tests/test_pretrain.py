@@ -76,7 +76,7 @@ def test_a_killed_run_resumes_bit_for_bit(gunner_run, tmp_path, monkeypatch, sav
 def test_a_run_on_the_host_resumes_bit_for_bit(tmp_path, monkeypatch):
     """A world that can't be saved begins new episodes at every checkpoint, resumed or not."""
     world = dusdi.from_gymnasium(Sliders, SLIDERS)
-    fields = {"steps": 1_280, "background_weight": 1.0, "discriminator_decay": 1e-2}
+    fields = {"steps": 1_280, "background_weight": 1.0}
     train(tmp_path / "whole", world, **fields)
     kill_after_save(monkeypatch, 1)
     with pytest.raises(Killed):

@@ -153,7 +153,6 @@ def test_values_come_in_their_types():
         ("dusdi", {"rbf_features": 1}, "rbf_features must be 0"),
         ("dusdi", {"background_weight": math.inf}, "background_weight must be a finite number"),
         ("dusdi", {"background_steps": 0}, "background_steps must be positive"),
-        ("dusdi", {"discriminator_decay": -1.0}, "discriminator_decay must be at least 0"),
         ("dusdi", {"discriminator_hidden": (0,)}, "discriminator_hidden must be positive"),
         ("diayn", {"max_skills": 1}, "max_skills must be at least 2"),
         ("diayn-mc", {"rbf_features": 1}, "rbf_features must be 0"),

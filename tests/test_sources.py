@@ -251,20 +251,6 @@ def test_a_place_is_worth_more_to_a_skill_that_is_there_more():
     assert often > seldom + 0.3
 
 
-def test_decay_is_the_sum_of_squares_divided_by_the_outputs():
-    def gradient(decay):
-        source = make_discriminators(mask_steps=10, decay=decay)
-        before, after, _ = updated(source, make_batch([[0, 1]], skill_age=1))  # does not count
-        return before.params, jax.tree.map(lambda mu: mu / 0.1, after.optimiser[0].mu)
-
-    params, found = gradient(0.3)
-    expected = jax.tree.map(lambda x: 2 * 0.3 / 2 * x, params)  # two outputs
-    jax.tree.map(
-        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-8), found, expected
-    )
-    assert all((leaf == 0).all() for leaf in jax.tree.leaves(gradient(0.0)[1]))
-
-
 # --- functions ---
 
 

@@ -67,7 +67,6 @@ class MultiParticle(JaxWorld):
             # The width of the RBF features sets how far apart the values settle. With more of them
             # (narrower ones) values lie closer together; with fewer, the last do not fit in.
             "rbf_features": 18,
-            "discriminator_decay": 1e-2,  # without it, one value may claim both ends of the range
             "background_weight": 1.5,
             "background_steps": 3_072_000,
         }

@@ -25,7 +25,6 @@ DECISIONS: dict[str, dict[str, Any]] = {
     "state-dependent standard deviation": {"state_independent_std": False},
     "no RBF features": {"rbf_features": 0},
     "no background class": {"background_weight": 0.0},
-    "no decay of the discriminators": {"discriminator_decay": 0.0},
     "twin critics": {"twin_critics": True},
     "fixed temperature": {"learn_alpha": False},
     "entropy as a Q channel": {"entropy_backup": "channel"},

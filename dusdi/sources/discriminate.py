@@ -44,9 +44,6 @@ class DiscriminatorSettings(Group):
     discriminator_lr: float = setting(
         1e-4, "learning rate of each q_phi (paper: 1e-4)", low=POSITIVE
     )
-    discriminator_decay: float = setting(
-        0.0, "weight of q_phi's squared parameters in its loss, divided by its outputs"
-    )
     rbf_features: int = setting(
         0, "radial basis functions of each entry that q_phi sees; 0: the plain entry", high=10_000
     )
@@ -100,7 +97,6 @@ class Discriminators:
       prefix: what comes before the metrics' names.
       rbf_entries: bool [D], the entries that are seen as radial basis functions.
       rbf_features: how many of these functions there are for an entry.
-      decay: weight of the squared parameters in the loss, divided by the outputs.
       background: weight of the background class; it grows to this with the square of the steps,
         since a place that no skill has found yet must not be background.
       background_steps: environment steps in which it grows.
@@ -116,7 +112,6 @@ class Discriminators:
     prefix: str = ""
     rbf_entries: np.ndarray | None = None
     rbf_features: int = 0
-    decay: float = 0.0
     background: float = 0.0
     background_steps: int = 1
 
@@ -144,12 +139,6 @@ class Discriminators:
             EnsembleMLP(len(group.members), self.hidden, group.space.head_size)
             for group in self._predicted.groups
         ]
-
-    def _head_sizes(self) -> list[float]:
-        """The outputs of each of these for one component."""
-        if self._single:
-            return [float(np.mean([space.head_size for space in self._predicted.spaces]))]
-        return [float(group.space.head_size) for group in self._predicted.groups]
 
     def _masks(self) -> list[np.ndarray]:
         """What the members of each of these see, [members, D]."""
@@ -231,7 +220,9 @@ class Discriminators:
         def loss_fn(params):
             ratio = self.log_ratio(params, batch)
             surprise = -jnp.sum(weights @ ratio.at_value)
-            loss = surprise + self._regularisation(params, key, batch, step)
+            loss = surprise
+            if self.background:
+                loss += self._background_loss(params, key, batch, step)
             return loss, (surprise, weights @ ratio.score)
 
         (_, (surprise, score)), grads = jax.value_and_grad(loss_fn, has_aux=True)(state.params)
@@ -243,26 +234,19 @@ class Discriminators:
         metrics[f"loss/{self.name}"] = surprise / len(self.targets)
         return DiscriminatorState(optax.apply_updates(state.params, updates), optimiser), metrics
 
-    def _regularisation(
+    def _background_loss(
         self, params: Any, key: jax.Array, batch: Batch, step: jax.Array
     ) -> jax.Array:
-        """Weight decay, and the loss of the background class."""
-        loss = jnp.float32(0)
-        if self.decay:
-            for part, size in zip(params, self._head_sizes(), strict=True):
-                squares = sum(jnp.sum(x**2) for x in jax.tree.leaves(part))
-                loss += self.decay / size * squares
-        if self.background:
-            states = batch.next_observation
-            low = states.min(0)
-            high = states.max(0)
-            anywhere = jax.random.uniform(key, states.shape, minval=low, maxval=high)
-            growth = jnp.minimum(step / self.background_steps, 1.0) ** 2
-            for group, head in zip(
-                self._predicted.groups, self._heads(params, anywhere), strict=True
-            ):
-                loss -= self.background * growth * group.space.log_background(head).mean(0).sum()
-        return loss
+        """The loss of the background class on states drawn from the box that a batch spans."""
+        states = batch.next_observation
+        anywhere = jax.random.uniform(key, states.shape, minval=states.min(0), maxval=states.max(0))
+        heads = self._heads(params, anywhere)
+        found = [
+            group.space.log_background(head).mean(0).sum()
+            for group, head in zip(self._predicted.groups, heads, strict=True)
+        ]
+        growth = jnp.minimum(step / self.background_steps, 1.0) ** 2
+        return -self.background * growth * sum(found)
 
 
 def own_discriminators(
@@ -282,7 +266,6 @@ def own_discriminators(
         mask_steps=settings.mask_steps,
         rbf_entries=_rbf_entries(spec, settings.rbf_on),
         rbf_features=settings.rbf_features,
-        decay=settings.discriminator_decay,
         background=settings.background_weight,
         background_steps=settings.background_steps,
     )
