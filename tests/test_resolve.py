@@ -26,7 +26,7 @@ from dusdi.tasks import TASKS, make_task
 
 WORLD = SimpleNamespace(
     spec=Noise.spec,
-    presets={"fast": {"alpha": 0.5, "discount": 0.8, "rbf_features": 9, "tau": 0.5}},
+    presets={"fast": {"alpha": 0.5, "discount": 0.8, "penalty_lr": 1e-3, "tau": 0.5}},
     task_presets={"fast": {"ppo": {"clip": 0.3}, "sac": {"tau": 0.03}}},
 )
 
@@ -74,7 +74,7 @@ def test_what_a_world_says_of_other_methods_settings_is_passed_over():
         presets = {}
 
     settings, origins = resolve_pretrain(WORLD, Other, "fast")
-    assert "rbf_features" not in origins
+    assert "penalty_lr" not in origins
     assert settings.sac.discount == 0.8
 
 
