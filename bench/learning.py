@@ -24,6 +24,7 @@ PLAIN = dict(
     discriminator_hidden=(128, 128),
     rbf_features=0,
     background_weight=0.0,
+    prior_mixture=0.0,
     discount=0.9,
     penalty_hidden=(128, 128),
 )

@@ -74,9 +74,12 @@ def test_dusdi_reward_by_hand(monkeypatch, spec):
     np.testing.assert_allclose(reward_of(method, make_batch([[0, 1]])), expected, atol=1e-6)
 
 
-def test_the_background_is_for_association_only(monkeypatch, spec):
+def test_prior_and_background_are_for_association_only(monkeypatch, spec):
     with_heads(monkeypatch, OWN, OTHERS)
     fields = dict(component="categorical:2", penalty_weight=0.1)
+    mixed = make_method(spec, prior_mixture=0.2, **fields)
+    expected = [[math.log(0.8 * 1.5 + 0.2) + 0.0693147, 0.0693147]]
+    np.testing.assert_allclose(reward_of(mixed, make_batch([[0, 1]])), expected, atol=1e-6)
     background = make_method(spec, background_weight=1.0, **fields)
     # q_phi = (3/5, 1/5) and (1/3, 1/3)
     expected = [[math.log(6 / 5) + 0.0693147, math.log(2 / 3) + 0.0693147]]

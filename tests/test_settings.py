@@ -154,6 +154,7 @@ def test_values_come_in_their_types():
         ("dusdi", {"background_weight": math.inf}, "background_weight must be a finite number"),
         ("dusdi", {"background_steps": 0}, "background_steps must be positive"),
         ("dusdi", {"discriminator_hidden": (0,)}, "discriminator_hidden must be positive"),
+        ("dusdi", {"prior_mixture": 1.0}, "prior_mixture must be less than 1"),
         ("diayn", {"max_skills": 1}, "max_skills must be at least 2"),
         ("diayn-mc", {"rbf_features": 1}, "rbf_features must be 0"),
     ],

@@ -79,6 +79,15 @@ def test_a_subset_of_the_components_is_predicted(monkeypatch):
     assert set(metrics) == {"accuracy/box", "cosine/arm", "loss/discriminator"}
 
 
+def test_the_prior_bounds_the_reward_and_leaves_nothing_worth_nothing(monkeypatch):
+    heads = [[[-100.0, 0.0], [0.0, 0.0]], [[LOG3, 0.0], [0.0, 0.0]]]
+    with_heads(monkeypatch, heads)
+    source = make_discriminators(prior_mixture=0.2)
+    # log(.8 * 2 q + .2) for q = 0 and 1/2, then 3/4 and 1/2
+    expected = [[math.log(0.2), 0.0], [math.log(1.4), 0.0]]
+    np.testing.assert_allclose(reward_of(source, make_batch([[0, 1], [0, 1]])), expected, atol=1e-5)
+
+
 def test_the_background_class_takes_its_share(monkeypatch):
     with_heads(monkeypatch, [[[LOG3, 0.0], [0.0, 0.0]]])
     reward = reward_of(make_discriminators(background=1.0), make_batch([[0, 1]]))

@@ -62,8 +62,10 @@ class MultiParticle(JaxWorld):
             "alpha": 0.02,
             "learn_alpha": True,
             "target_entropy": 0.4,
-            # An agent on its way to its own distance passes through those of other values.
+            # An agent on its way to its own distance passes through those of other values. The
+            # discount makes the way worth it, the prior mixture bounds what it costs.
             "discount": 0.93,
+            "prior_mixture": 0.3,
             # The width of the RBF features sets how far apart the values settle. With more of them
             # (narrower ones) values lie closer together; with fewer, the last do not fit in.
             "rbf_features": 18,

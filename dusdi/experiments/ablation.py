@@ -19,16 +19,18 @@ FIRST_SEED = 100  # tuning seeds are no seeds of the other tables
 DIRECTION = "skills to states"
 #: The decisions: what is switched back, and the fields that do so.
 DECISIONS: dict[str, dict[str, Any]] = {
-    "skill joins the state (no FiLM gate)": {"skill_input": "concat"},
+    "skill joins the state (no FiLM)": {"skill_input": "concat"},
     "one actor network (not additive)": {"additive_actor": False},
     "no gains on the inputs": {"input_gain": 0.0},
     "state-dependent standard deviation": {"state_independent_std": False},
     "no RBF features": {"rbf_features": 0},
-    "no background class": {"background_weight": 0.0},
-    "twin critics": {"twin_critics": True},
-    "fixed temperature": {"learn_alpha": False},
-    "entropy as a Q channel": {"entropy_backup": "channel"},
+    "RBF features of all entries": {"rbf_on": "all"},
     "discriminators with a hidden layer": {"discriminator_hidden": (64,)},
+    "twin critics": {"twin_critics": True},
+    "entropy as a Q channel": {"entropy_backup": "channel"},
+    "fixed temperature": {"learn_alpha": False},
+    "no background class": {"background_weight": 0.0},
+    "no prior mixture": {"prior_mixture": 0.0},
 }
 #: Settings of a world that are no decisions: how much is learned, and in how large steps.
 BUDGET = ("steps", "num_envs", "steps_per_update", "batch_size", "background_steps")

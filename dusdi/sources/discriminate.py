@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import math
 from typing import Any, Literal
 
 import jax
@@ -25,7 +26,7 @@ from flax import struct
 
 from dusdi.errors import UsageError
 from dusdi.nets import EnsembleMLP, rbf_features
-from dusdi.settings import POSITIVE, WIDEST, Group, setting
+from dusdi.settings import BELOW_ONE, POSITIVE, WIDEST, Group, setting
 from dusdi.skill_space import SkillSpace
 from dusdi.spaces import LogRatio
 from dusdi.types import Batch, Metrics, WorldSpec
@@ -56,6 +57,9 @@ class DiscriminatorSettings(Group):
     )
     background_steps: int = setting(
         1, "environment steps in which that weight grows, with their square", low=1
+    )
+    prior_mixture: float = setting(
+        0.0, "share of the prior mixed into q_phi for the reward, which bounds it", high=BELOW_ONE
     )
 
     def check(self):
@@ -100,6 +104,7 @@ class Discriminators:
       background: weight of the background class; it grows to this with the square of the steps,
         since a place that no skill has found yet must not be background.
       background_steps: environment steps in which it grows.
+      prior_mixture: share of the prior that is mixed into q for the reward.
     """
 
     skill_space: SkillSpace
@@ -114,6 +119,7 @@ class Discriminators:
     rbf_features: int = 0
     background: float = 0.0
     background_steps: int = 1
+    prior_mixture: float = 0.0
 
     @functools.cached_property
     def _predicted(self) -> SkillSpace:
@@ -206,9 +212,14 @@ class Discriminators:
         return LogRatio(*(self._predicted.arrange(list(part)) for part in zip(*parts, strict=True)))
 
     def reward(self, state: DiscriminatorState, batch: Batch, step: jax.Array) -> jax.Array:
-        """What is known of each target; 0 for what does not count."""
+        """What is known of each target, bounded by the prior's share; 0 for what does not count."""
         del step
-        return self.log_ratio(state.params, batch).at_value * self.counts(batch)[:, None]
+        log_ratio = self.log_ratio(state.params, batch).at_value
+        if self.prior_mixture:
+            # log((1 - m) q/p + m), where m is the prior's share.
+            known = math.log1p(-self.prior_mixture) + log_ratio
+            log_ratio = jnp.logaddexp(known, math.log(self.prior_mixture))
+        return log_ratio * self.counts(batch)[:, None]
 
     def update(
         self, state: DiscriminatorState, key: jax.Array, batch: Batch, step: jax.Array
@@ -268,6 +279,7 @@ def own_discriminators(
         rbf_features=settings.rbf_features,
         background=settings.background_weight,
         background_steps=settings.background_steps,
+        prior_mixture=settings.prior_mixture,
     )
 
 
