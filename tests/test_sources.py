@@ -144,7 +144,7 @@ def test_each_network_sees_only_its_part_of_the_state(hidden, rbf):
         masks=(BALL, BOX, arm),
         hidden=hidden,
         rbf_features=rbf,
-        rbf_entries=np.array([True, False, True, False]),
+        rbf_entries=np.array([True, False, True, False]) if rbf else None,
     )
     np.testing.assert_array_equal(entries_seen(source), [BALL, BOX, arm])
 
@@ -152,9 +152,9 @@ def test_each_network_sees_only_its_part_of_the_state(hidden, rbf):
 @pytest.mark.parametrize(
     ("chosen", "categorical", "expected"),
     [
-        ("all", (), [True, True, True, True]),
-        ("single", (), [False, False, True, True]),  # the ball has two entries
-        ("single", (1,), [False, True, True, True]),
+        ("all", (), [True, True, True, False]),  # the arm is not controlled
+        ("single", (), [False, False, True, False]),  # the ball has two entries
+        ("single", (1,), [False, True, True, False]),
     ],
 )
 def test_entries_that_are_seen_as_radial_basis_functions(spec, chosen, categorical, expected):
@@ -163,6 +163,8 @@ def test_entries_that_are_seen_as_radial_basis_functions(spec, chosen, categoric
     masks = np.array([BALL, BOX])
     source = own_discriminators(spec, settings, PAIR, (0, 1), masks)
     np.testing.assert_array_equal(source.rbf_entries, expected)
+    without = own_discriminators(spec, DiscriminatorSettings(), PAIR, (0, 1), masks)
+    assert not without.rbf_entries.any()
 
 
 def test_a_single_network_predicts_all_components_from_one_mask():

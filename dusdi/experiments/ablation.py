@@ -8,11 +8,12 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from dusdi.envs import make
-from dusdi.experiments.jobs import dci_job
+from dusdi.experiments.jobs import Job, dci_job
 from dusdi.experiments.results import Results, markdown_table, mean_and_spread, mean_text
 from dusdi.experiments.settings import Cell, Settings, paper_worlds
 from dusdi.metrics.dci import NAMES
-from dusdi.resolve import resolve_pretrain
+from dusdi.resolve import PretrainSettings, resolve_pretrain
+from dusdi.sources.discriminate import rbf_entries
 from dusdi.types import WorldSpec
 
 FIRST_SEED = 100  # tuning seeds are no seeds of the other tables
@@ -66,18 +67,28 @@ def cells(settings: Settings) -> list[Cell]:
     """Returns the preset and every decision that changes something, in each world."""
     found = []
     for world in settings.chosen(paper_worlds()):
+        spec = make(world).spec
         variants = {settings.preset: {}, **_all_decisions(world, settings.preset)}
         for index, (label, fields) in enumerate(variants.items()):
             name = "-".join(["dusdi", *(f"{key}={value}" for key, value in fields.items())])
             for seed in range(FIRST_SEED, FIRST_SEED + settings.seeds):
                 base = settings.skills(world, "dusdi", seed)
                 skills = settings.skills(world, "dusdi", seed, fields=fields, name=name)
-                if index and skills.key == base.key:
+                if index and _effective(spec, skills) == _effective(spec, base):
                     continue  # the preset has it so in this world already
                 labels = {"world": world, "method": label, "seed": seed}
                 measured = dci_job(skills, steps=settings.evaluation_steps)
                 found.append(Cell(labels, measured, frozenset(fields)))
     return found
+
+
+def _effective(spec: WorldSpec, job: Job) -> dict[str, Any]:
+    """The settings of a job by what they do in a world: radial basis functions by their entries."""
+    settings = PretrainSettings.from_json(job.identity["settings"])
+    seen = rbf_entries(spec, settings.objective)  # type: ignore[arg-type]
+    flat = settings.flat()
+    count = flat["rbf_features"] if seen.any() else 0
+    return {**flat, "rbf_on": seen.tolist(), "rbf_features": count}
 
 
 def write(results: Results) -> list[Path]:

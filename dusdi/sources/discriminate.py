@@ -172,9 +172,7 @@ class Discriminators:
 
     def _features(self, observation: jax.Array, mask: np.ndarray) -> tuple[jax.Array, np.ndarray]:
         """What networks see of observations [B, D]: features [B, F] and a mask [members, F]."""
-        as_rbf = np.zeros(mask.shape[1], bool)
-        if self.rbf_entries is not None and self.rbf_features:
-            as_rbf = self.rbf_entries
+        as_rbf = np.zeros(mask.shape[1], bool) if self.rbf_entries is None else self.rbf_entries
         seen = mask.any(0)
         plain = np.flatnonzero(seen & ~as_rbf)
         spread = np.flatnonzero(seen & as_rbf)
@@ -275,7 +273,7 @@ def own_discriminators(
         hidden=settings.discriminator_hidden,
         learning_rate=settings.discriminator_lr,
         mask_steps=settings.mask_steps,
-        rbf_entries=_rbf_entries(spec, settings.rbf_on),
+        rbf_entries=rbf_entries(spec, settings),
         rbf_features=settings.rbf_features,
         background=settings.background_weight,
         background_steps=settings.background_steps,
@@ -283,14 +281,17 @@ def own_discriminators(
     )
 
 
-def _rbf_entries(spec: WorldSpec, chosen: str) -> np.ndarray:
-    """The entries that q_phi sees as radial basis functions, bool [D].
+def rbf_entries(spec: WorldSpec, settings: DiscriminatorSettings) -> np.ndarray:
+    """The entries of controlled factors that q_phi sees as radial basis functions, bool [D].
 
     A linear q_phi gathers each value in one place of a factor of several entries, but on a line it
     needs these functions to tell more than the two ends apart.
     """
-    entries = np.arange(spec.observation_size)
-    if chosen == "all":
-        return np.ones(len(entries), bool)
-    alone = [factor.indices[0] for factor in spec.factors if len(factor.indices) == 1]
-    return np.isin(entries, [*alone, *spec.categorical])
+    masks = spec.factor_masks()
+    if not settings.rbf_features:
+        return np.zeros_like(masks[0])
+    if settings.rbf_on == "all":
+        return masks.any(0)
+    alone = masks[masks.sum(1) == 1].any(0)
+    categorical = np.isin(np.arange(spec.observation_size), spec.categorical)
+    return alone | (categorical & masks.any(0))
