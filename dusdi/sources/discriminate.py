@@ -292,6 +292,6 @@ def rbf_entries(spec: WorldSpec, settings: DiscriminatorSettings) -> np.ndarray:
         return np.zeros_like(masks[0])
     if settings.rbf_on == "all":
         return masks.any(0)
-    alone = masks[masks.sum(1) == 1].any(0)
-    categorical = np.isin(np.arange(spec.observation_size), spec.categorical)
-    return alone | (categorical & masks.any(0))
+    chosen = np.any(masks[masks.sum(1) == 1], axis=0)
+    chosen[list(spec.categorical)] = True
+    return chosen & masks.any(0)
