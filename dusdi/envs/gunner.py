@@ -84,6 +84,7 @@ class Gunner2D(JaxWorld):
     presets = {
         "fast": {
             "rbf_features": 8,
+            "discriminator_lr": 5e-3,
             "penalty_hidden": (64, 64),
             "penalty_lr": 5e-4,
             "penalty_weight": 0.5,

@@ -22,6 +22,7 @@ PHYSICS_PRESET: dict[str, Any] = {
     "num_envs": 64,
     "steps_per_update": 32,
     "batch_size": 128,
+    "discriminator_lr": 5e-3,
     "penalty_hidden": (64, 64),
     "penalty_lr": 5e-4,
     "alpha": 0.05,

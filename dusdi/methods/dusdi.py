@@ -72,7 +72,7 @@ FAST_DISCRIMINATORS: dict[str, Any] = dict(
     discriminator_hidden=(),  # linear: gathers each skill in one place
     rbf_features=16,  # but tells places on a line apart
     rbf_on="single",
-    discriminator_lr=5e-3,
+    discriminator_lr=2e-3,
 )
 
 

@@ -292,6 +292,7 @@ def rbf_entries(spec: WorldSpec, settings: DiscriminatorSettings) -> np.ndarray:
         return np.zeros_like(masks[0])
     if settings.rbf_on == "all":
         return masks.any(0)
-    chosen = np.any(masks[masks.sum(1) == 1], axis=0)
+    chosen = np.zeros_like(masks[0])
+    chosen[[factor.indices[0] for factor in spec.factors if len(factor.indices) == 1]] = True
     chosen[list(spec.categorical)] = True
     return chosen & masks.any(0)
