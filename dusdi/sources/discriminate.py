@@ -287,12 +287,12 @@ def rbf_entries(spec: WorldSpec, settings: DiscriminatorSettings) -> np.ndarray:
     A linear q_phi gathers each value in one place of a factor of several entries, but on a line it
     needs these functions to tell more than the two ends apart.
     """
-    masks = spec.factor_masks()
+    controlled: np.ndarray = np.logical_or.reduce(spec.factor_masks())
     if not settings.rbf_features:
-        return np.zeros_like(masks[0])
+        return np.zeros_like(controlled)
     if settings.rbf_on == "all":
-        return masks.any(0)
-    chosen = np.zeros_like(masks[0])
-    chosen[[factor.indices[0] for factor in spec.factors if len(factor.indices) == 1]] = True
+        return controlled
+    chosen = np.zeros_like(controlled)
+    chosen[[factor.indices[0] for factor in spec.controlled if len(factor.indices) == 1]] = True
     chosen[list(spec.categorical)] = True
-    return chosen & masks.any(0)
+    return chosen & controlled
