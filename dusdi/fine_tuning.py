@@ -47,6 +47,11 @@ def start_from(policy: Skills) -> Callable[[TrainState, PretrainSettings], Train
     found = checkpoint.load_newest(policy.folder / "checkpoints")
     if found is None:
         raise CheckpointError(f"{policy.folder} has no checkpoint to start from")
+    if found.description.get("id") != policy.description.get("id"):
+        raise CheckpointError(
+            f"{found.path} is of another run than the policy beside it; name the folder of the "
+            "run that learned the policy"
+        )
     actor, moments = _trained(found, policy)
     return lambda state, settings: started(state, settings, actor, moments)
 

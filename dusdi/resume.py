@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from dusdi import checkpoint
 from dusdi.checkpoint import Checkpoint
 from dusdi.errors import CheckpointError, UsageError
+from dusdi.policy import read_description
 from dusdi.resolve import DEFAULT, USER, Resolved, changed
 from dusdi.types import WorldSpec, difference
 
@@ -92,6 +93,7 @@ def find_previous(
     settings, theirs = read_settings(found, kind, folder)
     found = _with_written(found, folder / "config.json")
     settings, theirs = read_settings(found, kind, folder)
+    _check_own_policies(folder, found.description)
     if _as_json(theirs.to_json()) != _as_json(spec.to_json()):
         raise UsageError(f"{folder} holds a run in another world: {difference(theirs, spec)}")
     if _builds_on(origin or {}) != _builds_on(found.description):
@@ -151,6 +153,20 @@ def _check_no_policy(folder: Path) -> None:
             f"{folder} holds a policy ({policies[0].name}) but no checkpoint to go on from; choose "
             "another folder, or remove the policy to begin anew"
         )
+
+
+def _check_own_policies(folder: Path, description: Mapping[str, Any]) -> None:
+    """Raises a `UsageError` if a policy of another run is there, which would be overwritten."""
+    for path in sorted(folder.glob("policy*.safetensors")):
+        try:
+            theirs = read_description(path)
+        except CheckpointError:  # damaged: it is written again
+            continue
+        if theirs.get("id") != description.get("id"):
+            raise UsageError(
+                f"{path} is the policy of another run than the one in {folder}, and would be "
+                "overwritten; move it to a folder of its own, then resume"
+            )
 
 
 def _begun(

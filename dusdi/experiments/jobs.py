@@ -26,7 +26,7 @@ from dusdi.errors import CheckpointError
 from dusdi.fine_tuning import actor_settings
 from dusdi.policy import read_policy
 from dusdi.resolve import resolve_downstream, resolve_pretrain
-from dusdi.skills import find_policy
+from dusdi.skills import check_own, find_policy
 from dusdi.tasks import make_task
 
 TRAINING = ("skills", "task")
@@ -177,7 +177,9 @@ def make_environment(job: Job) -> World:
 def is_trained(job: Job, runs: Path) -> bool:
     """Tells whether the policy of a training job is there, undamaged and of its last step."""
     try:
-        description, _ = read_policy(find_policy(job.folder(runs)))
+        file = find_policy(job.folder(runs))
+        description, _ = read_policy(file)
+        check_own(file, description)
     except CheckpointError:
         return False
     return description.get("step", 0) >= find_setting(job.settings, "steps")
