@@ -90,6 +90,39 @@ def test_a_disk_that_is_full_at_the_policy_keeps_the_policy_before(gunner, monke
     assert dusdi.load(gunner).step == 2_560
 
 
+@pytest.mark.parametrize(
+    ("part", "what"),
+    [("write_policy", "policy-seed0.safetensors"), ("_write_description", "config.json")],
+)
+def test_a_disk_that_is_full_when_a_run_is_resumed_keeps_its_checkpoint(
+    gunner, monkeypatch, part, what
+):
+    def full(*arguments):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(gunner / what))
+
+    before = newest_checkpoint(gunner).read_bytes()
+    place = run if part == "write_policy" else run.Run
+    monkeypatch.setattr(place, part, full)
+    with pytest.raises(StorageError, match=f"{what}: No space left .* step 1920 is kept; .*resume"):
+        train(gunner, steps=2_560, resume=True)
+    monkeypatch.undo()
+    assert newest_checkpoint(gunner).read_bytes() == before
+    assert train(gunner, steps=2_560, resume=True).step == 2_560
+
+
+def test_a_disk_that_is_full_before_the_first_step_says_that_nothing_was_saved(
+    tmp_path, monkeypatch
+):
+    def full(*arguments):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(run, "EventsWriter", full)
+    with pytest.raises(StorageError, match=r"at step 0: .*nothing was saved yet; .*--resume"):
+        train(tmp_path / "run", steps=640)
+    monkeypatch.undo()
+    assert train(tmp_path / "run", resume=True).step == 640
+
+
 @pytest.mark.parametrize("moment", ["log", "save"])
 def test_a_folder_that_is_removed_while_running_is_said(tmp_path, monkeypatch, moment):
     usual = getattr(run.Run, moment)
