@@ -65,11 +65,13 @@ class HighLevelTrainer(Trainer):
     """The pure functions of learning to choose skills, and what the training loop asks for."""
 
     axes = seed_axes(DownstreamState, ("iteration", "skills", "updates"))
+    kind = "hierarchy"
 
     def __init__(self, task: World, skills: Skills, settings: DownstreamSettings):
         check_fit(skills, task)
         self.settings = settings
         self.spec = task.spec
+        self.title = f"{settings.agent} on {task.spec.name}"
         self.skills = skills
         self.agent = PPO(
             task.spec.observation_size,

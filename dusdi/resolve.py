@@ -173,6 +173,11 @@ class Resolved(NamedTuple):
     settings: Any
     origins: dict[str, str]
 
+    def without_defaults(self) -> Resolved:
+        """The same settings, but only the origins of values that are not defaults."""
+        named = {name: origin for name, origin in self.origins.items() if origin != DEFAULT}
+        return Resolved(self.settings, named)
+
 
 class Layer(NamedTuple):
     """Values of some fields, and what they come from; a `strict` layer names only known fields."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,7 +12,7 @@ from dusdi import checkpoint
 from dusdi.checkpoint import Checkpoint
 from dusdi.errors import CheckpointError, UsageError
 from dusdi.policy import read_description
-from dusdi.resolve import DEFAULT, USER, Resolved, changed
+from dusdi.resolve import USER, Resolved, changed
 from dusdi.types import WorldSpec, difference
 
 #: Settings that may change when a run is resumed: it can be made longer.
@@ -39,18 +39,16 @@ class Previous(NamedTuple):
     found: Checkpoint | None
 
 
-def settings_of(
-    previous: Previous | None, resolve: Callable[[], Resolved]
-) -> tuple[Any, dict[str, str]]:
-    """The settings of a run that is resumed or new, and where those that differ come from."""
-    if previous:
-        before = _flat(previous.description["settings"])
-        now = _flat(previous.settings.to_json())
-        changed_now = [name for name in now if _as_json(now[name]) != _as_json(before.get(name))]
-        origins = dict(previous.description.get("origins") or {})
-        return previous.settings, origins | dict.fromkeys(changed_now, USER)
-    settings, origins = resolve()
-    return settings, {name: origin for name, origin in origins.items() if origin != DEFAULT}
+def resumed_settings(previous: Previous) -> Resolved:
+    """The settings of a run that is resumed, and where those that differ from defaults come from.
+
+    What changed since it was begun comes from the user.
+    """
+    before = _flat(previous.description["settings"])
+    now = _flat(previous.settings.to_json())
+    changed_now = [name for name in now if _as_json(now[name]) != _as_json(before.get(name))]
+    origins = dict(previous.description.get("origins") or {})
+    return Resolved(previous.settings, origins | dict.fromkeys(changed_now, USER))
 
 
 def find_previous(

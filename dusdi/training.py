@@ -40,7 +40,6 @@ def run_training(
     description: Mapping[str, Any],
     folder: Path | None,
     *,
-    title: str,
     progress: bool,
 ) -> tuple[Any, list[dict[str, float]]]:
     """Trains to the end of a run: its last state and each seed's last log row.
@@ -51,7 +50,6 @@ def run_training(
       description: what the run is, see `dusdi.run.describe_run`; of a run that goes on, it says
         how many seconds went into it.
       folder: of the run; None for a run that leaves nothing behind.
-      title: of the progress bar.
       progress: whether to show it.
     """
     size = trainer.steps_per_iteration
@@ -61,7 +59,7 @@ def run_training(
     total = size * math.ceil(trainer.settings.run.steps / size)
     seconds = float(description.get("seconds", 0.0))
     order = [*(factor.name for factor in trainer.spec.factors), *trainer.spec.channels]
-    display = Progress(title, total, done, order=order) if progress else Silent()
+    display = Progress(trainer.title, total, done, order=order) if progress else Silent()
     try:
         with display:
             steps = trainer.settings.run.steps
