@@ -24,6 +24,7 @@ from dusdi.settings import (
     RunSettings,
     SACSettings,
     TaskRunSettings,
+    without_groups,
 )
 
 DEFAULT = "default"  # where a value comes from that nobody changed
@@ -41,7 +42,7 @@ class _WholeRun:
 
     def flat(self) -> dict[str, Any]:
         """All fields by name, without their groups."""
-        return {name: value for group in self.groups().values() for name, value in _items(group)}
+        return without_groups({name: dict(_items(group)) for name, group in self.groups().items()})
 
     def to_json(self) -> dict[str, Any]:
         return dataclasses.asdict(self)  # type: ignore[call-overload]

@@ -13,6 +13,7 @@ from dusdi.checkpoint import Checkpoint
 from dusdi.errors import CheckpointError, UsageError
 from dusdi.policy import read_description
 from dusdi.resolve import USER, Resolved, changed
+from dusdi.settings import without_groups
 from dusdi.types import WorldSpec, difference
 
 #: Settings that may change when a run is resumed: it can be made longer.
@@ -44,8 +45,8 @@ def resumed_settings(previous: Previous) -> Resolved:
 
     What changed since it was begun comes from the user.
     """
-    before = _flat(previous.description["settings"])
-    now = _flat(previous.settings.to_json())
+    before = without_groups(previous.description["settings"])
+    now = without_groups(previous.settings.to_json())
     changed_now = [name for name in now if _as_json(now[name]) != _as_json(before.get(name))]
     origins = dict(previous.description.get("origins") or {})
     return Resolved(previous.settings, origins | dict.fromkeys(changed_now, USER))
@@ -232,8 +233,8 @@ def _with_written(found: Checkpoint, written: Path) -> Checkpoint:
 
 def _check_same_settings(written: Path, found: Checkpoint, settings: Any) -> None:
     """Raises a `CheckpointError` if config.json and a checkpoint disagree on a setting."""
-    said = _flat(settings)
-    made = _flat(found.description["settings"])
+    said = without_groups(settings)
+    made = without_groups(found.description["settings"])
     for name in dict.fromkeys([*made, *said]):
         ours = said.get(name, "nothing")
         theirs = made.get(name, "nothing")
@@ -243,14 +244,6 @@ def _check_same_settings(written: Path, found: Checkpoint, settings: Any) -> Non
                 "one of them was changed or belongs to another run; put it right, or remove "
                 "config.json to go on with what the checkpoint says"
             )
-
-
-def _flat(settings: Any) -> dict[str, Any]:
-    """Settings in JSON without their groups."""
-    flat: dict[str, Any] = {}
-    for name, value in dict(settings).items():
-        flat |= value if isinstance(value, dict) else {name: value}
-    return flat
 
 
 def _check_words(folder: Path, settings: Any, words: Mapping[str, str]) -> None:

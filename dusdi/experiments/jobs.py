@@ -26,6 +26,7 @@ from dusdi.errors import CheckpointError
 from dusdi.fine_tuning import actor_settings
 from dusdi.policy import read_policy
 from dusdi.resolve import resolve_downstream, resolve_pretrain
+from dusdi.settings import without_groups
 from dusdi.skills import check_own, find_policy
 from dusdi.tasks import make_task
 
@@ -156,15 +157,7 @@ def _joined(*words: str) -> str:
 
 def find_setting(settings: Mapping[str, Any], name: str) -> Any:
     """Returns a setting, which may be in one of several groups; names are unique among them."""
-    return flat_settings(settings)[name]
-
-
-def flat_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns all settings by name, without their groups."""
-    found: dict[str, Any] = {}
-    for name, value in settings.items():
-        found |= flat_settings(value) if isinstance(value, Mapping) else {name: value}
-    return found
+    return without_groups(settings)[name]
 
 
 def make_environment(job: Job) -> World:
