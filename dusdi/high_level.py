@@ -121,9 +121,8 @@ class HighLevelTrainer(Trainer):
 
     def normalised(self, normaliser: Normaliser, observation: jax.Array) -> jax.Array:
         """Observations as the networks see them."""
-        if not self.settings.ppo.normalise_observations:
-            return observation
-        return normalise.apply(normaliser, observation)
+        used = self.settings.ppo.normalise_observations
+        return normalise.apply(normaliser, observation, used=used)
 
     def choose(self, state: DownstreamState) -> tuple[DownstreamState, jax.Array, jax.Array]:
         """Choices for the current observations, and the skills that they stand for."""
