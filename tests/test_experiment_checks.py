@@ -113,3 +113,10 @@ def test_the_other_experiments_make_the_methods_that_are_chosen(settings, name):
     wanted = dataclasses.replace(settings, worlds=(), methods=("diayn",))
     methods = {cell.labels["method"] for cell in experiment.cells(wanted)}
     assert methods - {"scripted reference"} == {"diayn"}
+
+
+def test_a_folder_of_runs_that_can_not_be_written_is_said_before_anything_is_run(done, settings):
+    settings.runs.write_text("precious")
+    with pytest.raises(UsageError, match=r"can't write into .*runs .*--runs"):
+        reproduce("fig3", settings)
+    assert done == []

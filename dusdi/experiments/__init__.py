@@ -61,6 +61,8 @@ def reproduce(name: str, settings: Settings, executor: Executor | None = None) -
     folders = settings.folders
     jobs = plan(wanted, read_records(folders.records, wanted), folders.runs)
     check_jobs(name, jobs)
+    if jobs:
+        check_writable(settings.runs, "runs")
     executor = executor or LocalExecutor(settings.jobs)
     bars = settings.progress and min(settings.jobs, len(jobs)) == 1
     work = functools.partial(run, folders=folders, progress=bars)
