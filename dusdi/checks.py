@@ -20,15 +20,18 @@ def check_numbers(*, seed: int, **counts: int) -> None:
             raise UsageError(f"{name} must be from 1 to {MOST:,}, not {count:,}")
 
 
-def check_writable(folder: Path) -> None:
-    """Raises a `UsageError` if files can't be made in a folder that may yet have to be made."""
+def check_writable(folder: Path, option: str = "out") -> None:
+    """Raises a `UsageError` if files can't be made in a folder that may yet have to be made.
+
+    `option` is what the user chooses the folder by.
+    """
     try:
         absolute = folder.absolute()
         place = next(path for path in (absolute, *absolute.parents) if path.exists())
         with tempfile.TemporaryFile(dir=place):
             pass
     except OSError as error:
-        advice = "choose another place with --out (out=...)"
+        advice = f"choose another place with --{option} ({option}=...)"
         raise UsageError(f"can't write into {folder} ({error.strerror}); {advice}") from error
 
 

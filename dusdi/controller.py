@@ -14,6 +14,7 @@ from dusdi.policy import Policy, forward_mlp, read_description, read_policy
 from dusdi.skills import (
     UNREADABLE,
     Skills,
+    check_own,
     find_policy,
     kind_in,
     named,
@@ -134,6 +135,7 @@ def load_controller(path: str | Path, seed: int = 0) -> Controller:
     file = find_policy(path, seed)
     with named(file):
         description, arrays = read_policy(file)
+        check_own(file, description)
         kind = kind_in(description)
         if kind == "skills":
             raise UsageError(f"{path} holds skills, not the solution of a task")
@@ -150,4 +152,6 @@ def solves_task(path: str | Path) -> bool:
     """Whether a folder (or a policy file) holds a run on a task; no arrays are read."""
     file = find_policy(path)
     with named(file):
-        return kind_in(read_description(file)) != "skills"
+        description = read_description(file)
+        check_own(file, description)
+        return kind_in(description) != "skills"

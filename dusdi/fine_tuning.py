@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import jax
@@ -37,18 +37,22 @@ def actor_settings(settings: Mapping[str, Any]) -> Layer:
     return Layer("the policy it starts from", {name: networks[name] for name in ACTOR_FIELDS})
 
 
-def start_from(policy: Skills) -> Callable[[TrainState, PretrainSettings], TrainState]:
-    """What makes a new run's first state start from the actor in a policy's run.
+def trained_actor(policy: Skills) -> tuple[Any, Any]:
+    """The actor that a new run starts from, and the moments of the observations that it saw.
 
-    The actor is read from the run's checkpoint, in which it is still as it was trained.
+    They are read from the checkpoint of the policy's run, in which they are as they were trained.
     """
     if policy.folder is None:
         raise UsageError("that policy can't be fine-tuned: its run kept no files (out=...)")
     found = checkpoint.load_newest(policy.folder / "checkpoints")
     if found is None:
         raise CheckpointError(f"{policy.folder} has no checkpoint to start from")
-    actor, moments = _trained(found, policy)
-    return lambda state, settings: started(state, settings, actor, moments)
+    if found.description.get("id") != policy.description.get("id"):
+        raise CheckpointError(
+            f"{found.path} is of another run than the policy beside it; name the folder of the "
+            "run that learned the policy"
+        )
+    return _trained(found, policy)
 
 
 def _trained(found: Checkpoint, policy: Skills) -> tuple[Any, Any]:

@@ -65,11 +65,13 @@ class HighLevelTrainer(Trainer):
     """The pure functions of learning to choose skills, and what the training loop asks for."""
 
     axes = seed_axes(DownstreamState, ("iteration", "skills", "updates"))
+    kind = "hierarchy"
 
     def __init__(self, task: World, skills: Skills, settings: DownstreamSettings):
         check_fit(skills, task)
         self.settings = settings
         self.spec = task.spec
+        self.title = f"{settings.agent} on {task.spec.name}"
         self.skills = skills
         self.agent = PPO(
             task.spec.observation_size,
@@ -119,9 +121,8 @@ class HighLevelTrainer(Trainer):
 
     def normalised(self, normaliser: Normaliser, observation: jax.Array) -> jax.Array:
         """Observations as the networks see them."""
-        if not self.settings.ppo.normalise_observations:
-            return observation
-        return normalise.apply(normaliser, observation)
+        used = self.settings.ppo.normalise_observations
+        return normalise.apply(normaliser, observation, used=used)
 
     def choose(self, state: DownstreamState) -> tuple[DownstreamState, jax.Array, jax.Array]:
         """Choices for the current observations, and the skills that they stand for."""

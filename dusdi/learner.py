@@ -118,9 +118,8 @@ class Learner:
 
     def normalised(self, normaliser: Normaliser, observation: jax.Array) -> jax.Array:
         """Observations as the networks see them."""
-        if not self.settings.networks.normalise_observations:
-            return observation
-        return normalise.apply(normaliser, observation)
+        used = self.settings.networks.normalise_observations
+        return normalise.apply(normaliser, observation, used=used)
 
     def act(self, state: TrainState, random: bool) -> tuple[TrainState, jax.Array]:
         """Actions [n, A] for the current observations and skills; uniform ones while `random`."""

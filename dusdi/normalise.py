@@ -34,7 +34,9 @@ def update(normaliser: Normaliser, observations: jax.Array) -> Normaliser:
     return Normaliser(total, normaliser.mean + delta * size / total, squares / total)
 
 
-def apply(normaliser: Normaliser, observations: Array) -> jax.Array:
-    """Observations with mean 0 and deviation 1, clipped at ten deviations."""
+def apply(normaliser: Normaliser, observations: Array, *, used: bool = True) -> jax.Array:
+    """Observations with mean 0 and deviation 1, clipped at ten; as they are if not `used`."""
+    if not used:
+        return jnp.asarray(observations)
     scaled = (observations - normaliser.mean) / jnp.sqrt(normaliser.variance + EPSILON)
     return jnp.clip(scaled, -CLIP, CLIP)

@@ -1,22 +1,31 @@
-"""Soft actor-critic from a world to a policy: the composition root of skill discovery."""
+"""From a world to a policy: the composition root of every run, and skill discovery itself."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from dusdi.envs import as_world
 from dusdi.envs.base import World
+from dusdi.fine_tuning import actor_settings, started, trained_actor
+from dusdi.high_level import make_high_level_trainer
 from dusdi.methods import method_name
 from dusdi.methods.base import Method
-from dusdi.resolve import PretrainSettings, Resolved, resolve_pretrain
-from dusdi.resume import find_previous, settings_of
+from dusdi.policy import Policy
+from dusdi.resolve import (
+    DownstreamSettings,
+    PretrainSettings,
+    Resolved,
+    resolve_downstream,
+    resolve_pretrain,
+)
+from dusdi.resume import find_previous, resumed_settings
 from dusdi.run import describe_run, locked
 from dusdi.skill_space import idle_components
 from dusdi.skills import Skills
-from dusdi.trainers import make_trainer
+from dusdi.trainers import Trainer, make_trainer
 from dusdi.training import first_or_saved_state, run_training
 
 
@@ -49,73 +58,115 @@ def pretrain(
     words = {"preset": preset} if preset is not None else {}
     if method is not None:
         words["method"] = method_name(method)
-
-    def resolve() -> Resolved:
-        chosen = words.get("method", "dusdi")
-        return resolve_pretrain(world, chosen, words.get("preset", "fast"), fields)
-
-    return run_sac(world, resolve, fields, words, out=out, resume=resume, progress=progress)
+    learned = learn(world, words, fields, out=out, resume=resume, progress=progress)
+    skills = Skills(learned.description, learned.policy, learned.folder)
+    _warn_of_idle(skills, learned.rows)
+    return skills
 
 
-def run_sac(
-    world: World,
-    resolve: Callable[[], Resolved],
-    fields: Mapping[str, Any],
+class Learned(NamedTuple):
+    """What a run has learned.
+
+    Attributes:
+      description: what the run is, of its first seed.
+      policy: of its first seed.
+      folder: the run's, if it has one.
+      rows: the last log row of each seed.
+    """
+
+    description: dict[str, Any]
+    policy: Policy
+    folder: Path | None
+    rows: Sequence[Mapping[str, float]]
+
+
+def learn(
+    env: World,
     words: Mapping[str, str],
+    fields: Mapping[str, Any],
     *,
+    agent: str | None = None,
+    skills: Skills | None = None,
+    start: Skills | None = None,
     out: str | Path | None,
     resume: bool,
     progress: bool,
-    start: Callable[[Any, PretrainSettings], Any] | None = None,
-    origin: Mapping[str, Any] | None = None,
-) -> Skills:
-    """Trains a policy by soft actor-critic: a new run, or from where the one in `out` is.
+) -> Learned:
+    """A whole run, new or from where the one in `out` is.
 
     Args:
-      world: to learn in.
-      resolve: gives the settings of a new run.
-      fields: settings that the user named, which must not contradict a run that is resumed.
-      words: the method and preset that the user named.
-      out: the run's folder.
+      env: the world or task to learn in.
+      words: the method or agent and the preset that the user named.
+      fields: settings that the user named; must not contradict those of a run that is resumed.
+      agent: what learns a task, see `dusdi.resolve.AGENTS`; None to discover skills.
+      skills: the frozen skills that agents ppo and cpg choose among.
+      start: the flat policy that agent sac starts from, if there is one.
+      out: the run's folder; None for a run that leaves nothing behind.
       resume: whether to go on with a run that is there.
       progress: whether to show it.
-      start: changes the first state of a new run, for one that starts from another's policy.
-      origin: the policy that it starts from.
     """
     folder = Path(out) if out is not None else None
+    actor = trained_actor(start) if start is not None else None
+    built_on = {"skills": skills, "start": start}
+    origin = {name: describe_skills(own) for name, own in built_on.items() if own is not None}
+    kind = PretrainSettings if skills is None else DownstreamSettings
     with locked(folder):
-        options: dict[str, Any] = {"resume": resume, "origin": origin}
-        previous = find_previous(folder, world.spec, PretrainSettings, fields, words, **options)
-        settings, origins = settings_of(previous, resolve)
-        trainer = make_trainer(world, settings)
+        previous = find_previous(
+            folder, env.spec, kind, fields, words, resume=resume, origin=origin
+        )
+        if previous is not None:
+            settings, origins = resumed_settings(previous)
+        else:
+            settings, origins = _new_settings(env, words, fields, agent, start)
+        trainer: Trainer
+        if skills is None:
+            trainer = make_trainer(env, settings)
+        else:
+            trainer = make_high_level_trainer(env, skills, settings)
         try:
-            method = trainer.learner.method
-            kind = "flat" if method.learns_task else "skills"
             before = previous.description if previous else None
-            space = {"skill_space": method.skill_space.to_json()}
-            description = describe_run(kind, world.spec, settings, origins, before, origin) | space
+            described = describe_run(trainer.kind, env.spec, settings, origins, before, origin)
+            description = {**described, **trainer.about}
             state = first_or_saved_state(trainer, previous)
-            if start is not None and not (previous and previous.found):
-                state = start(state, settings)
-            title = f"{method.name} in {world.spec.name}"
-            state, rows = run_training(
-                trainer, state, description, folder, title=title, progress=progress
-            )
+            if actor is not None and not (previous and previous.found):
+                state = started(state, settings, *actor)
+            state, rows = run_training(trainer, state, description, folder, progress=progress)
             step = int(state.iteration) * trainer.steps_per_iteration
             policy = trainer.policies(state)[0]
         finally:
             trainer.close()
-    _warn_of_idle(method, rows)
-    description |= {"seed": settings.run.seed, "step": step}
-    return Skills(description, policy, folder)
+    return Learned(description | {"seed": settings.run.seed, "step": step}, policy, folder, rows)
 
 
-def _warn_of_idle(method: Method, rows: Any) -> None:
-    idle = idle_components(method.skill_space, rows)
+def _new_settings(
+    env: World,
+    words: Mapping[str, str],
+    fields: Mapping[str, Any],
+    agent: str | None,
+    start: Skills | None,
+) -> Resolved:
+    """The settings of a new run, and where those that are not defaults come from."""
+    preset = words.get("preset", "fast")
+    if agent is None:
+        resolved = resolve_pretrain(env, words.get("method", "dusdi"), preset, fields)
+    else:
+        layers = [actor_settings(start.settings)] if start is not None else []
+        resolved = resolve_downstream(env, agent, preset, fields, more=layers)
+    return resolved.without_defaults()
+
+
+def describe_skills(skills: Skills) -> dict[str, Any]:
+    """What a run that builds on skills or a policy says of them."""
+    names = ("id", "kind", "settings", "world", "skill_space", "seed", "step", "made_with")
+    return {name: skills.description[name] for name in names if name in skills.description}
+
+
+def _warn_of_idle(skills: Skills, rows: Any) -> None:
+    idle = idle_components(skills.space, rows)
     if idle:
         listed = ", ".join(f"{name!r} ({why})" for name, why in idle.items())
         warnings.warn(
             f"what these skill components do can't be seen in the state: {listed}; docs/chance.md "
             "helps",
-            stacklevel=4,
+            stacklevel=3,
         )

@@ -24,6 +24,7 @@ from dusdi.settings import (
     RunSettings,
     SACSettings,
     TaskRunSettings,
+    without_groups,
 )
 
 DEFAULT = "default"  # where a value comes from that nobody changed
@@ -41,7 +42,7 @@ class _WholeRun:
 
     def flat(self) -> dict[str, Any]:
         """All fields by name, without their groups."""
-        return {name: value for group in self.groups().values() for name, value in _items(group)}
+        return without_groups({name: dict(_items(group)) for name, group in self.groups().items()})
 
     def to_json(self) -> dict[str, Any]:
         return dataclasses.asdict(self)  # type: ignore[call-overload]
@@ -172,6 +173,11 @@ class Resolved(NamedTuple):
 
     settings: Any
     origins: dict[str, str]
+
+    def without_defaults(self) -> Resolved:
+        """The same settings, but only the origins of values that are not defaults."""
+        named = {name: origin for name, origin in self.origins.items() if origin != DEFAULT}
+        return Resolved(self.settings, named)
 
 
 class Layer(NamedTuple):

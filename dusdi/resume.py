@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from dusdi import checkpoint
 from dusdi.checkpoint import Checkpoint
 from dusdi.errors import CheckpointError, UsageError
-from dusdi.resolve import DEFAULT, USER, Resolved, changed
+from dusdi.policy import read_description
+from dusdi.resolve import USER, Resolved, changed
+from dusdi.settings import without_groups
 from dusdi.types import WorldSpec, difference
 
 #: Settings that may change when a run is resumed: it can be made longer.
@@ -38,18 +40,16 @@ class Previous(NamedTuple):
     found: Checkpoint | None
 
 
-def settings_of(
-    previous: Previous | None, resolve: Callable[[], Resolved]
-) -> tuple[Any, dict[str, str]]:
-    """The settings of a run that is resumed or new, and where those that differ come from."""
-    if previous:
-        before = _flat(previous.description["settings"])
-        now = _flat(previous.settings.to_json())
-        changed_now = [name for name in now if _as_json(now[name]) != _as_json(before.get(name))]
-        origins = dict(previous.description.get("origins") or {})
-        return previous.settings, origins | dict.fromkeys(changed_now, USER)
-    settings, origins = resolve()
-    return settings, {name: origin for name, origin in origins.items() if origin != DEFAULT}
+def resumed_settings(previous: Previous) -> Resolved:
+    """The settings of a run that is resumed, and where those that differ from defaults come from.
+
+    What changed since it was begun comes from the user.
+    """
+    before = without_groups(previous.description["settings"])
+    now = without_groups(previous.settings.to_json())
+    changed_now = [name for name in now if _as_json(now[name]) != _as_json(before.get(name))]
+    origins = dict(previous.description.get("origins") or {})
+    return Resolved(previous.settings, origins | dict.fromkeys(changed_now, USER))
 
 
 def find_previous(
@@ -92,6 +92,7 @@ def find_previous(
     settings, theirs = read_settings(found, kind, folder)
     found = _with_written(found, folder / "config.json")
     settings, theirs = read_settings(found, kind, folder)
+    _check_own_policies(folder, found.description)
     if _as_json(theirs.to_json()) != _as_json(spec.to_json()):
         raise UsageError(f"{folder} holds a run in another world: {difference(theirs, spec)}")
     if _builds_on(origin or {}) != _builds_on(found.description):
@@ -151,6 +152,20 @@ def _check_no_policy(folder: Path) -> None:
             f"{folder} holds a policy ({policies[0].name}) but no checkpoint to go on from; choose "
             "another folder, or remove the policy to begin anew"
         )
+
+
+def _check_own_policies(folder: Path, description: Mapping[str, Any]) -> None:
+    """Raises a `UsageError` if a policy of another run is there, which would be overwritten."""
+    for path in sorted(folder.glob("policy*.safetensors")):
+        try:
+            theirs = read_description(path)
+        except CheckpointError:  # damaged: it is written again
+            continue
+        if theirs.get("id") != description.get("id"):
+            raise UsageError(
+                f"{path} is the policy of another run than the one in {folder}, and would be "
+                "overwritten; move it to a folder of its own, then resume"
+            )
 
 
 def _begun(
@@ -218,8 +233,8 @@ def _with_written(found: Checkpoint, written: Path) -> Checkpoint:
 
 def _check_same_settings(written: Path, found: Checkpoint, settings: Any) -> None:
     """Raises a `CheckpointError` if config.json and a checkpoint disagree on a setting."""
-    said = _flat(settings)
-    made = _flat(found.description["settings"])
+    said = without_groups(settings)
+    made = without_groups(found.description["settings"])
     for name in dict.fromkeys([*made, *said]):
         ours = said.get(name, "nothing")
         theirs = made.get(name, "nothing")
@@ -229,14 +244,6 @@ def _check_same_settings(written: Path, found: Checkpoint, settings: Any) -> Non
                 "one of them was changed or belongs to another run; put it right, or remove "
                 "config.json to go on with what the checkpoint says"
             )
-
-
-def _flat(settings: Any) -> dict[str, Any]:
-    """Settings in JSON without their groups."""
-    flat: dict[str, Any] = {}
-    for name, value in dict(settings).items():
-        flat |= value if isinstance(value, dict) else {name: value}
-    return flat
 
 
 def _check_words(folder: Path, settings: Any, words: Mapping[str, str]) -> None:

@@ -23,13 +23,14 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from tensorboardX.event_file_writer import EventsWriter
 from tensorboardX.proto.event_pb2 import Event, SessionLog
 from tensorboardX.summary import scalar
 
 from dusdi import checkpoint, files
+from dusdi.checks import check_writable
 from dusdi.errors import UsageError
 from dusdi.policy import Policy, policy_name, write_policy
 from dusdi.provenance import with_current
@@ -196,10 +197,11 @@ def locked(folder: Path | None) -> Iterator[None]:
     if folder is None:
         yield
         return
+    check_writable(folder)
     new = [path for path in (folder, *folder.parents) if not path.exists()]
     folder.mkdir(parents=True, exist_ok=True)
     lock = folder / ".lock"
-    with files.append(lock) as file:
+    with _opened(lock) as file:
         try:
             if fcntl is not None:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -215,6 +217,17 @@ def locked(folder: Path | None) -> Iterator[None]:
         finally:
             with suppress(OSError):  # the folder may be gone
                 _remove_if_empty(folder, lock, new)
+
+
+def _opened(lock: Path) -> IO[str]:
+    """The file of a lock; a `UsageError` if it belongs to somebody else."""
+    try:
+        return files.append(lock)
+    except PermissionError as error:
+        raise UsageError(
+            f"{lock} may not be written ({error.strerror}), so the run in {lock.parent} is "
+            "somebody else's; copy the folder to go on with the run, or choose another one"
+        ) from error
 
 
 def _remove_if_empty(folder: Path, lock: Path, new: Sequence[Path]) -> None:

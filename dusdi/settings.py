@@ -86,6 +86,14 @@ class Group:
             raise CheckpointError(f"the settings of this run can't be: {error}") from error
 
 
+def without_groups(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Nested tables of settings as one table; names are unique among the groups."""
+    flat: dict[str, Any] = {}
+    for name, value in settings.items():
+        flat |= value if isinstance(value, Mapping) else {name: value}
+    return flat
+
+
 @dataclasses.dataclass(frozen=True)
 class RunSettings(Group):
     """How long a run of skill discovery is, and how it is played and kept."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -132,6 +133,7 @@ def load(path: str | Path, seed: int = 0) -> Skills:
     file = find_policy(path, seed)
     with named(file):
         description, arrays = read_policy(file)
+        check_own(file, description)
         if kind_in(description) == "hierarchy":
             raise UsageError(
                 f"{path} solves a task; name the run that learned the skills it chooses"
@@ -147,6 +149,33 @@ def kind_in(description: Mapping[str, Any]) -> str:
     if kind not in KINDS:
         raise undescribed(ValueError(f"kind should be one of {', '.join(KINDS)}, not {kind!r}"))
     return kind
+
+
+def check_own(file: Path, description: Mapping[str, Any]) -> None:
+    """Raises a `CheckpointError` if a policy file is not of the run whose folder it is in.
+
+    A file that lies somewhere else, without a config.json beside it, is nobody else's.
+    """
+    try:
+        beside = json.loads((file.parent / "config.json").read_text(encoding="utf-8"))
+        run_id = beside["id"]
+        first_seed = beside["settings"]["run"]["seed"]
+    except (OSError, RecursionError, *UNREADABLE):
+        return
+    if description.get("id") != run_id:
+        raise CheckpointError(
+            f"{file} is the policy of another run than the one in {file.parent} (see its "
+            "config.json); move it to a folder of its own, and have the run's own policy written "
+            "again with --resume"
+        )
+    in_name = _seed_of(file)
+    expected = in_name if in_name is not None else first_seed
+    is_usual = in_name is not None or file.name == policy_name(1, 0)
+    if is_usual and isinstance(description.get("seed"), int) and description["seed"] != expected:
+        raise CheckpointError(
+            f"{file} should hold seed {expected} of its run, but holds seed "
+            f"{description['seed']}; resume the run with --resume to have it written again"
+        )
 
 
 @contextmanager
@@ -185,7 +214,8 @@ def find_policy(path: str | Path, seed: int = 0) -> Path:
 def _planned(found: list[Path]) -> list[Path]:
     """The policy files that a run of several seeds should have, given those that are there.
 
-    Any of them says which seeds the run has; without one that can be read, it is those.
+    Any of them says which seeds the run has, its own among them; without one that can be read, it
+    is those.
     """
     for file in found:
         try:
@@ -194,8 +224,11 @@ def _planned(found: list[Path]) -> list[Path]:
             count = whole_number(run, "seeds", least=2)
         except (CheckpointError, *UNREADABLE):
             continue
-        if count <= MOST_SEEDS:
-            return [file.with_name(policy_name(count, first + i)) for i in range(count)]
+        if count > MOST_SEEDS:
+            continue
+        planned = [file.with_name(policy_name(count, first + i)) for i in range(count)]
+        if file in planned:  # or it came from another run
+            return planned
     return found
 
 

@@ -41,8 +41,14 @@ class Trainer(abc.ABC):
       axes: what vmap maps over in a state when there are several seeds.
       steps_per_iteration: environment steps per seed in each iteration.
       random_iterations: how many of them to start with are random.
+      kind: of its runs: "skills", "flat" or "hierarchy".
+      title: what learns, and where.
+      about: what the description of a run says besides, as JSON.
     """
 
+    kind: str
+    title: str
+    about: Mapping[str, Any] = {}
     settings: Any
     spec: WorldSpec
     axes: Any
@@ -132,13 +138,17 @@ class SkillTrainer(Trainer):
         self.learner = Learner(spec, settings)
         self.settings = settings
         self.spec = spec
+        method = self.learner.method
+        self.kind = "flat" if method.learns_task else "skills"
+        self.title = f"{method.name} in {spec.name}"
+        self.about = {"skill_space": method.skill_space.to_json()}
         run = settings.run
         self.steps_per_iteration = run.num_envs
         random_steps = max(settings.sac.random_steps, settings.sac.batch_size)
         self.random_iterations = math.ceil(random_steps / run.num_envs)
         self.episode_length = run.episode_length or spec.episode_length
         # Returns of a task are logged, so its episodes are all counted from their beginning.
-        self.stagger = 0 if self.learner.method.learns_task else 1
+        self.stagger = 0 if method.learns_task else 1
 
     def learned(self, state):
         return {"objective": state.objective, "agent": state.agent}

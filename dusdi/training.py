@@ -40,7 +40,6 @@ def run_training(
     description: Mapping[str, Any],
     folder: Path | None,
     *,
-    title: str,
     progress: bool,
 ) -> tuple[Any, list[dict[str, float]]]:
     """Trains to the end of a run: its last state and each seed's last log row.
@@ -51,19 +50,16 @@ def run_training(
       description: what the run is, see `dusdi.run.describe_run`; of a run that goes on, it says
         how many seconds went into it.
       folder: of the run; None for a run that leaves nothing behind.
-      title: of the progress bar.
       progress: whether to show it.
     """
     size = trainer.steps_per_iteration
     done = int(state.iteration) * size
     state = trainer.restart(state)  # before anything is written: a world may fail here
-    run = Run(folder, description, trainer.seeds, done) if folder else None
-    if run and done:  # the files may be older than the checkpoint, or damaged
-        run.write_policies(trainer.policies(state))
+    run = _begun(trainer, state, description, folder, done) if folder else None
     total = size * math.ceil(trainer.settings.run.steps / size)
     seconds = float(description.get("seconds", 0.0))
     order = [*(factor.name for factor in trainer.spec.factors), *trainer.spec.channels]
-    display = Progress(title, total, done, order=order) if progress else Silent()
+    display = Progress(trainer.title, total, done, order=order) if progress else Silent()
     try:
         with display:
             steps = trainer.settings.run.steps
@@ -75,6 +71,49 @@ def run_training(
     finally:
         if run is not None:
             run.close()
+
+
+def _begun(
+    trainer: Trainer, state: Any, description: Mapping[str, Any], folder: Path, done: int
+) -> Run:
+    """The folder of a run, whose files are now those of step `done`."""
+    with writing(folder, done, _kept_at(done)):
+        run = Run(folder, description, trainer.seeds, done)
+        try:
+            if done:  # the files may be older than the checkpoint, or damaged
+                run.write_policies(trainer.policies(state))
+        except BaseException:
+            run.close()
+            raise
+    return run
+
+
+def _kept_at(step: int) -> str:
+    """What is safe when a run goes on at a step."""
+    return f"the checkpoint of step {step} is kept" if step else "nothing was saved yet"
+
+
+@contextmanager
+def writing(folder: Path, step: int, kept: str) -> Iterator[None]:
+    """Turns what the file system refuses into a `StorageError` that says what to do.
+
+    Args:
+      folder: of the run.
+      step: that the run is at.
+      kept: what is safe whatever happens.
+    """
+    try:
+        yield
+    except OSError as error:
+        at = f"at step {step}"
+        if not folder.is_dir():
+            raise StorageError(
+                f"{at}, {folder} was gone: removed or moved while the run went on"
+            ) from error
+        error.filename = error.filename or str(folder)
+        raise StorageError(
+            f"{at}: {explain_os(error)}; {kept}; once that is mended, go on with --resume"
+        ) from error
 
 
 def first_or_saved_state(trainer: Trainer, previous: Previous | None) -> Any:
@@ -115,9 +154,7 @@ class TrainingLoop:
         self._save_every = math.ceil(settings.checkpoint_every / size)
         self._start = time.monotonic() - seconds
         self._rows: list[dict[str, float]] = []
-        self._kept = "nothing was saved yet"
-        if self._iteration:
-            self._kept = f"the checkpoint of step {self._step} is kept"
+        self._kept = _kept_at(self._step)
 
     @property
     def _step(self) -> int:
@@ -169,7 +206,7 @@ class TrainingLoop:
         self._state, self._rows = take_metrics(self._trainer, self._state)
         check_finite(self._trainer, self._state, self._rows, self._step, self._kept)
         if self._run:
-            with self._writing(self._run):
+            with writing(self._run.folder, self._step, self._kept):
                 self._run.log(self._step, self._seconds, self._rows)
         self._display.log(self._step, self._rows)
 
@@ -177,27 +214,11 @@ class TrainingLoop:
         """Writes a checkpoint; a run without a folder learns the same, so it restarts here, too."""
         check_finite(self._trainer, self._state, [], self._step, self._kept)
         if self._run:
-            with self._writing(self._run):
+            with writing(self._run.folder, self._step, self._kept):
                 policies = self._trainer.policies(self._state)
                 self._run.save(self._step, self._seconds, self._state, policies)
             self._kept = f"the checkpoint of step {self._step} in {self._run.folder} is kept"
         self._state = self._trainer.restart(self._state)
-
-    @contextmanager
-    def _writing(self, run: Run) -> Iterator[None]:
-        """Turns what the file system refuses into a `StorageError` that says what to do."""
-        try:
-            yield
-        except OSError as error:
-            at = f"at step {self._step}"
-            if not run.folder.is_dir():
-                raise StorageError(
-                    f"{at}, {run.folder} was gone: removed or moved while the run went on"
-                ) from error
-            error.filename = error.filename or str(run.folder)
-            raise StorageError(
-                f"{at}: {explain_os(error)}; {self._kept}; once that is mended, go on with --resume"
-            ) from error
 
 
 def _next(iteration: int, every: int) -> int:

@@ -14,6 +14,7 @@ from PIL import Image, ImageDraw, ImageFont
 from dusdi.checks import check_file, check_numbers
 from dusdi.controller import Controller, SkillController, load_controller
 from dusdi.envs.base import World
+from dusdi.envs.canvas import FAINT, HUES, INK, PAPER
 from dusdi.errors import UsageError
 from dusdi.evaluation import as_skills, show, world_for
 from dusdi.files import replacing
@@ -29,18 +30,6 @@ SUFFIXES = (".mp4", ".gif")
 FRAMES_PER_SECOND = 20
 PANEL_WIDTH = 320
 PANEL_HEIGHT = 480
-INK = (30, 34, 42)
-FAINT = (200, 204, 212)
-PAPER = (250, 250, 252)
-COLOURS = [
-    (55, 126, 184),
-    (228, 26, 28),
-    (77, 175, 74),
-    (152, 78, 163),
-    (255, 127, 0),
-    (166, 86, 40),
-    (23, 190, 207),
-]
 
 
 def render(
@@ -239,7 +228,7 @@ def draw_panel(
         draw.text((12, 30), f"z = {_text(skill)}", fill=INK, font=small)
     for row, factor in enumerate(spec.controlled):
         top = 50 + row * pitch
-        colour = COLOURS[row % len(COLOURS)]
+        colour = HUES[row % len(HUES)]
         draw.text((12, top), factor.name, fill=INK, font=small)
         if list(values) == names:
             right = (PANEL_WIDTH - 12, top)
@@ -253,7 +242,7 @@ def _draw_bars(
     draw: ImageDraw.ImageDraw,
     shares: np.ndarray,
     box: tuple[int, int, int],
-    colour: tuple[int, int, int],
+    colour: str,
 ) -> None:
     """A bar for each share, in a box of (left, top, height)."""
     left, top, height = box

@@ -14,6 +14,7 @@ from dusdi.errors import UsageError
 from dusdi.evaluation import check_expert
 from dusdi.skill_space import Component, SkillSpace
 from dusdi.spaces import Categorical
+from dusdi.tasks import TASKS, make_task
 
 
 @pytest.fixture(scope="module")
@@ -29,6 +30,8 @@ def test_envs_lists_worlds_and_factors(capsys):
     text = capsys.readouterr().out
     words = ("multi-particle", "gunner-2d", "agents=10", "station 0", "ammo state", "70", "50")
     assert all(word in text for word in words)
+    one_line = " ".join(text.split())
+    assert all(make_task(name).about in one_line for name in TASKS)
 
 
 def test_pretrain_writes_what_it_promises(run):

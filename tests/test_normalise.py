@@ -50,3 +50,8 @@ def test_a_constant_entry_becomes_zero_and_outliers_are_clipped_at_ten_deviation
 def test_before_any_update_observations_stay_as_they_are_up_to_the_clipping():
     scaled = normalise.apply(normalise.init(3), jnp.array([[0.5, -3.0, 40.0]]))
     np.testing.assert_allclose(scaled, [[0.5, -3.0, 10.0]], rtol=1e-5)
+
+
+def test_observations_stay_as_they_are_if_moments_are_not_used():
+    raw = jnp.array([[0.5, -3.0, 40.0]])
+    np.testing.assert_array_equal(normalise.apply(moments([[1.0] * 3]), raw, used=False), raw)

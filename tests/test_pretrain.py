@@ -20,7 +20,7 @@ from dusdi.envs.gunner import Gunner2D
 from dusdi.errors import NonFiniteError, UsageError
 from dusdi.methods.dusdi import Dusdi
 from dusdi.resolve import changed
-from dusdi.resume import Previous, settings_of
+from dusdi.resume import Previous, resumed_settings
 from dusdi.run import Run, locked
 
 shared_programs = pytest.mark.usefixtures("shared_programs")
@@ -186,7 +186,7 @@ def test_a_run_that_is_made_longer_says_that_the_user_wanted_it(spec):
     settings = settings_for(spec)
     description = {"settings": settings.to_json(), "origins": {"seed": "you", "alpha": "preset"}}
     longer = changed(settings, {"steps": settings.run.steps + 1})
-    found, origins = settings_of(Previous(longer, description, None), pytest.fail)
+    found, origins = resumed_settings(Previous(longer, description, None))
     assert found is longer
     assert origins == {"seed": "you", "alpha": "preset", "steps": "you"}
 

@@ -3,8 +3,10 @@
 import errno
 import os
 import shutil
+import signal
 import stat
 import subprocess
+import sys
 import warnings
 
 import pytest
@@ -88,6 +90,88 @@ def test_a_disk_that_is_full_at_the_policy_keeps_the_policy_before(gunner, monke
     assert dusdi.load(gunner).step == 1_920
     assert train(gunner, resume=True).step == 2_560
     assert dusdi.load(gunner).step == 2_560
+
+
+@pytest.mark.parametrize(
+    ("part", "what"),
+    [("write_policy", "policy-seed0.safetensors"), ("_write_description", "config.json")],
+)
+def test_a_disk_that_is_full_when_a_run_is_resumed_keeps_its_checkpoint(
+    gunner, monkeypatch, part, what
+):
+    def full(*arguments):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(gunner / what))
+
+    before = newest_checkpoint(gunner).read_bytes()
+    place = run if part == "write_policy" else run.Run
+    monkeypatch.setattr(place, part, full)
+    with pytest.raises(StorageError, match=f"{what}: No space left .* step 1920 is kept; .*resume"):
+        train(gunner, steps=2_560, resume=True)
+    monkeypatch.undo()
+    assert newest_checkpoint(gunner).read_bytes() == before
+    assert train(gunner, steps=2_560, resume=True).step == 2_560
+
+
+def test_a_disk_that_is_full_before_the_first_step_says_that_nothing_was_saved(
+    tmp_path, monkeypatch
+):
+    def full(*arguments):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(run, "EventsWriter", full)
+    with pytest.raises(StorageError, match=r"at step 0: .*nothing was saved yet; .*--resume"):
+        train(tmp_path / "run", steps=640)
+    monkeypatch.undo()
+    assert train(tmp_path / "run", resume=True).step == 640
+
+
+KILLED = """
+import os, signal, sys
+sys.path.insert(0, sys.argv[2])
+from conftest import train
+from dusdi import files, run
+
+usual = run.write_policy
+
+def killed(path, policy, description):
+    if description["step"] == 1_280 and description["seed"] == 1:
+        with files.replacing(path) as partial:
+            partial.write_bytes(b"half")
+            os.kill(os.getpid(), signal.SIGKILL)
+    usual(path, policy, description)
+
+run.write_policy = killed
+train(sys.argv[1], steps=1_920)
+"""
+
+
+def test_a_run_that_is_killed_while_it_writes_a_policy_goes_on_to_the_same_numbers(
+    gunner_run, tmp_path, request
+):
+    out = tmp_path / "run"
+    command = [sys.executable, "-c", KILLED, str(out), str(request.path.parent)]
+    assert subprocess.run(command, capture_output=True).returncode == -signal.SIGKILL
+    assert [dusdi.load(out, seed).step for seed in (0, 1)] == [1_280, 640]  # both are whole
+    assert [path.name for path in out.iterdir() if "partial" in path.name] != []
+    train(out, resume=True)
+    assert_same_result(out, gunner_run)
+    assert [path.name for path in out.iterdir() if "partial" in path.name] == []
+
+
+def refuse(*arguments, **options):
+    raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+
+def test_a_folder_of_somebody_elses_is_said_before_anything_is_done(gunner, monkeypatch):
+    monkeypatch.setattr("tempfile.TemporaryFile", refuse)
+    with pytest.raises(UsageError, match=r"can't write into .*gunner .Permission .*--out"):
+        train(gunner, steps=2_560, resume=True)
+
+
+def test_the_lock_of_somebody_else_is_said(gunner, monkeypatch):
+    monkeypatch.setattr(files, "append", refuse)
+    with pytest.raises(UsageError, match=r"\.lock may not be written .* somebody else's; copy"):
+        train(gunner, steps=2_560, resume=True)
 
 
 @pytest.mark.parametrize("moment", ["log", "save"])

@@ -10,7 +10,14 @@ from dusdi.errors import CheckpointError, UsageError
 from dusdi.methods import METHODS
 from dusdi.presets import PPO_PRESETS, PRESETS
 from dusdi.resolve import DOWNSTREAM_GROUPS, pretrain_groups
-from dusdi.settings import NetworkSettings, PPOSettings, RunSettings, SACSettings, TaskRunSettings
+from dusdi.settings import (
+    NetworkSettings,
+    PPOSettings,
+    RunSettings,
+    SACSettings,
+    TaskRunSettings,
+    without_groups,
+)
 
 GROUPS = {
     **{f"{name}/{group}": kind for name, method in METHODS.items()
@@ -59,6 +66,11 @@ def test_names_are_unique_within_a_run(method):
 def test_names_are_unique_within_a_run_over_skills():
     names = [name for kind in DOWNSTREAM_GROUPS.values() for name in kind.fields()]
     assert len(names) == len(set(names))
+
+
+def test_settings_without_groups_stand_beside_those_that_have_none():
+    nested = {"method": "dusdi", "run": {"seed": 1, "steps": 2}, "sac": {"tau": 0.5}, "empty": {}}
+    assert without_groups(nested) == {"method": "dusdi", "seed": 1, "steps": 2, "tau": 0.5}
 
 
 def test_presets_name_only_fields_that_there_are():

@@ -177,6 +177,16 @@ def test_a_task_by_name_is_set_in_the_world_of_the_run():
     assert make_task("multi-particle/food-poison-easy").world.agents == 10
 
 
+def test_each_task_says_what_it_asks_for_and_no_two_say_the_same():
+    texts = {name: make_task(name).about for name in TASKS}
+    assert len(set(texts.values())) == len(TASKS)
+    assert all(text.endswith(".") for text in texts.values())
+    for level, count in (("easy", 2), ("medium", 5), ("hard", 8)):
+        assert texts[f"multi-particle/food-poison-{level}"].startswith(f"{count} of 10 stations")
+        assert texts[f"multi-particle/sequential-{level}"].startswith(f"{count} of 10 agents")
+    assert "5 of 12 stations" in make_task("multi-particle/food-poison-medium", agents=12).about
+
+
 def test_impossible_tasks_are_refused():
     with pytest.raises(UsageError, match=r"station 9, but there are 4; try agents=10"):
         make_task("multi-particle/food-poison-medium", agents=4)

@@ -57,10 +57,9 @@ def print_task(output: Console, name: str) -> None:
     """Prints what a task is about."""
     task = make_task(name)
     channels = len(task.spec.channels)
-    about = (inspect.getdoc(type(task)) or "").splitlines()[0]
     plural = "s" if channels > 1 else ""
     output.print(Padding(Text(f"task {name}", style="bold"), (0, 0, 0, 2)))
-    output.print(Padding(Text(f"{about} ({channels} reward channel{plural})"), (0, 0, 0, 4)))
+    output.print(Padding(Text(f"{task.about} ({channels} reward channel{plural})"), (0, 0, 0, 4)))
 
 
 def factor_list(factors: Sequence[Factor]) -> str:

@@ -8,9 +8,6 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from rich.table import Table
-from rich.text import Text
-
 from dusdi.checks import check_numbers
 from dusdi.cli import COMMANDS
 from dusdi.cli.messages import console
@@ -23,6 +20,7 @@ from dusdi.cli.options import (
     option,
 )
 from dusdi.cli.parser import Parser, Section, wants_help
+from dusdi.cli.tables import print_table
 from dusdi.cli.worlds import own_world
 from dusdi.controller import load_controller, solves_task
 from dusdi.errors import UsageError
@@ -31,6 +29,17 @@ from dusdi.metrics.dci import NAMES, component_scores, remarks
 from dusdi.progress import say
 from dusdi.skills import load
 from dusdi.task_evaluation import measure_task
+
+#: Of the table of components; each accuracy is followed by that of the best constant guess.
+COMPONENT_HEADINGS = (
+    "component",
+    "factor",
+    "predicted from states",
+    "chance",
+    "D",
+    "factor predicted from skills",
+    "chance",
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,21 +95,18 @@ def evaluate_task(options: EvaluateOptions, given: Mapping[str, Any]) -> None:
         print(json.dumps(report))
         return
     title = f"{spec.name}, {options.run_folder}, {options.episodes} episodes"
-    console().print(return_table(title, report))
+    print_table(console(), ("", "return per episode"), return_rows(report), title=title)
     say(f"channels: {options.out or options.run_folder}/return.json", sys.stdout)
 
 
-def return_table(title: str, report: Mapping[str, Any]) -> Table:
+def return_rows(report: Mapping[str, Any]) -> list[list[str]]:
     """The return of each seed, beside random skills and the scripted reference."""
-    table = Table("", "return per episode", title=Text(title))
     references = {"random skills": "random_skills", "scripted reference": "scripted_reference"}
-    for name, key in references.items():
-        if key in report:
-            table.add_row(name, f"{report[key]:,.2f}")
+    rows = [[name, f"{report[key]:,.2f}"] for name, key in references.items() if key in report]
     for found in report["seeds"]:
         earned = f"{found['return']:,.2f} ± {found['return_std']:,.2f}"
-        table.add_row(f"this run, seed {found['seed']}", earned)
-    return table
+        rows.append([f"this run, seed {found['seed']}", earned])
+    return rows
 
 
 def evaluate_skills(options: EvaluateOptions, given: Mapping[str, Any]) -> None:
@@ -121,8 +127,9 @@ def evaluate_skills(options: EvaluateOptions, given: Mapping[str, Any]) -> None:
         return
     title = f"DCI of {options.run_folder}, {options.steps:,} steps"
     output = console()
-    output.print(score_table(title, report, expert))
-    output.print(component_table(report))
+    print_table(output, ("", *NAMES), score_rows(report, expert), title=title)
+    title = "Each component, and the factor it is about"
+    print_table(output, COMPONENT_HEADINGS, component_rows(report), title=title, numbers_from=2)
     for remark in remarks(report):
         say(remark, sys.stdout)
     folder = options.out or skills.folder or options.run_folder
@@ -131,26 +138,23 @@ def evaluate_skills(options: EvaluateOptions, given: Mapping[str, Any]) -> None:
     say(f"where each value of each component leads: {folder}/values{suffix}.png", sys.stdout)
 
 
-def score_table(title: str, report: Mapping[str, Any], expert: Mapping[str, Any] | None) -> Table:
+def score_rows(report: Mapping[str, Any], expert: Mapping[str, Any] | None) -> list[list[str]]:
     """The scores of skills in both directions, and those of the scripted expert if measured."""
-    table = Table("", *NAMES, title=Text(title))
+    rows = []
     for name, source in (("", report), ("scripted expert, ", expert)):
         if source:
-            table.add_row(f"{name}skills to states (the paper's)", *_scores(source))
-            table.add_row(f"{name}states to skills", *_scores(source["states_to_skills"]))
-    return table
+            rows.append([f"{name}skills to states (the paper's)", *_scores(source)])
+            rows.append([f"{name}states to skills", *_scores(source["states_to_skills"])])
+    return rows
 
 
-def component_table(report: Mapping[str, Any]) -> Table:
+def component_rows(report: Mapping[str, Any]) -> list[list[str]]:
     """How well each skill component is predicted from states, and its factor from skills."""
-    table = Table("component", "factor", title="Each component, and the factor it is about")
-    headings = ("predicted from states", "chance", "D", "factor predicted from skills", "chance")
-    for heading in headings:
-        table.add_column(heading, justify="right")
+    rows = []
     for component, factor, *scores in component_scores(report):
         numbers = ["-" if score is None else f"{score:.3f}" for score in scores]
-        table.add_row(Text(component), Text(factor), *numbers)
-    return table
+        rows.append([component, factor, *numbers])
+    return rows
 
 
 def _scores(scores: Mapping[str, Any]) -> list[str]:

@@ -9,6 +9,7 @@ from dusdi.cli import COMMANDS
 from dusdi.cli.options import QuietOptions, argument, filled, option
 from dusdi.cli.parser import Parser, Section, wants_help
 from dusdi.experiments import EXPERIMENTS, Settings, reproduce
+from dusdi.experiments.checks import CHOICE_OF_METHODS
 from dusdi.presets import PRESETS
 from dusdi.settings import Group
 
@@ -38,7 +39,8 @@ class ReproduceOptions(Group):
     )
     methods: tuple[str, ...] = option(
         (),
-        "of table1, fig4 and more-factors, the methods to show (default: the paper's)",
+        f"of {', '.join(CHOICE_OF_METHODS)}, the methods to show (default: the paper's); the other "
+        "experiments compare variants of one method and refuse this",
         "METHOD ...",
     )
     evaluation_steps: int = option(100_000, "steps to measure DCI on")

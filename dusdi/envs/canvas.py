@@ -14,6 +14,7 @@ from PIL import Image, ImageDraw, ImageFont
 SUPERSAMPLING = 2
 PAPER = "#fafaf7"
 INK = "#3b4252"
+FAINT = "#c8ccd4"
 HUES = (  # ten colours that are easy to tell apart; worlds with more things repeat them
     "#4269d0", "#efb118", "#ff725c", "#6cc5b0", "#3ca951",
     "#ff8ab7", "#a463f2", "#b5c61c", "#9c6b4e", "#8a94a6",

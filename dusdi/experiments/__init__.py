@@ -21,8 +21,9 @@ from typing import Any
 
 from dusdi.checks import check_writable
 from dusdi.errors import DusdiError, UsageError, explain, unknown_name
+from dusdi.experiments.checks import check_jobs, check_methods
 from dusdi.experiments.executors import Executor, LocalExecutor, Outcome, Work
-from dusdi.experiments.jobs import Job, make_environment
+from dusdi.experiments.jobs import Job
 from dusdi.experiments.records import read_records
 from dusdi.experiments.running import plan, run
 from dusdi.experiments.settings import Cell, Settings
@@ -50,6 +51,7 @@ def reproduce(name: str, settings: Settings, executor: Executor | None = None) -
     """
     experiment = load_experiment(name)
     settings.check()
+    check_methods(name, settings)
     check_writable(settings.out)
     wanted = [cell.job for cell in experiment.cells(settings)]
     if not wanted:
@@ -58,8 +60,9 @@ def reproduce(name: str, settings: Settings, executor: Executor | None = None) -
         )
     folders = settings.folders
     jobs = plan(wanted, read_records(folders.records, wanted), folders.runs)
-    for job in jobs:
-        make_environment(job).check_installed()
+    check_jobs(name, jobs)
+    if jobs:
+        check_writable(settings.runs, "runs")
     executor = executor or LocalExecutor(settings.jobs)
     bars = settings.progress and min(settings.jobs, len(jobs)) == 1
     work = functools.partial(run, folders=folders, progress=bars)

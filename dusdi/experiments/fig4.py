@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from dusdi.errors import UsageError
 from dusdi.experiments.jobs import Job
 from dusdi.experiments.results import Results
 from dusdi.experiments.settings import Cell, Settings
@@ -32,6 +33,11 @@ def _task_job(settings: Settings, task: str, method: str, seed: int) -> Job:
     """
     kind = find_method(method)
     agent = "ppo" if kind.used_by == "hierarchy" else "sac"
+    if kind.learns_task and method != "sac":
+        raise UsageError(
+            f"method {method!r} can't be in fig4: it learns from a task's reward, for which fig4 "
+            "has soft actor-critic alone; name sac, or a method that discovers skills"
+        )
     if kind.learns_task:
         return settings.task(task, agent, seed, None)
     return settings.task(task, agent, seed, settings.skills(task.split("/")[0], method, seed))

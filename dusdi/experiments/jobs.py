@@ -26,7 +26,8 @@ from dusdi.errors import CheckpointError
 from dusdi.fine_tuning import actor_settings
 from dusdi.policy import read_policy
 from dusdi.resolve import resolve_downstream, resolve_pretrain
-from dusdi.skills import find_policy
+from dusdi.settings import without_groups
+from dusdi.skills import check_own, find_policy
 from dusdi.tasks import make_task
 
 TRAINING = ("skills", "task")
@@ -156,15 +157,7 @@ def _joined(*words: str) -> str:
 
 def find_setting(settings: Mapping[str, Any], name: str) -> Any:
     """Returns a setting, which may be in one of several groups; names are unique among them."""
-    return flat_settings(settings)[name]
-
-
-def flat_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns all settings by name, without their groups."""
-    found: dict[str, Any] = {}
-    for name, value in settings.items():
-        found |= flat_settings(value) if isinstance(value, Mapping) else {name: value}
-    return found
+    return without_groups(settings)[name]
 
 
 def make_environment(job: Job) -> World:
@@ -177,7 +170,9 @@ def make_environment(job: Job) -> World:
 def is_trained(job: Job, runs: Path) -> bool:
     """Tells whether the policy of a training job is there, undamaged and of its last step."""
     try:
-        description, _ = read_policy(find_policy(job.folder(runs)))
+        file = find_policy(job.folder(runs))
+        description, _ = read_policy(file)
+        check_own(file, description)
     except CheckpointError:
         return False
     return description.get("step", 0) >= find_setting(job.settings, "steps")

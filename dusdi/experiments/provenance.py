@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from dusdi.experiments.jobs import Job, flat_settings
+from dusdi.experiments.jobs import Job
+from dusdi.settings import without_groups
 
 if TYPE_CHECKING:
     from dusdi.experiments.records import Record
@@ -95,7 +96,7 @@ def _differences(members: Iterable[tuple[Cell, Job]]) -> dict[str, dict[str, lis
     expected = EXPECTED.union(*(cell.varied for cell, _ in members))
     found: dict[str, dict[str, list[str]]] = {}
     for cell, job in members:
-        for name, value in flat_settings(job.settings).items():
+        for name, value in without_groups(job.settings).items():
             if name not in expected:
                 labels = found.setdefault(name, {}).setdefault(str(value), [])
                 label = str(cell.labels["method"])

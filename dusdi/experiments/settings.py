@@ -28,7 +28,7 @@ class Settings:
       evaluation_steps: steps that DCI is measured on.
       worlds: those whose missing jobs are run; default: all. Others are shown if they have records.
       tasks: the same for tasks.
-      methods: in the tables of methods; default: those of the paper.
+      methods: in the tables of methods (see `dusdi.experiments.checks`); default: the paper's.
       task_fields: changes to the settings of downstream runs.
       jobs: how many jobs to run at a time.
       progress: whether to show how far things are.

@@ -13,11 +13,11 @@ from dusdi.info.settings import (
     changed_settings,
     component_order,
     factor_texts,
-    flat_settings,
     is_description,
     skill_space,
 )
 from dusdi.metrics.dci import NAMES
+from dusdi.settings import without_groups
 from dusdi.skill_space import idle_components
 
 SCORES = (*NAMES, "return", "random_skills", "scripted_reference")
@@ -53,7 +53,7 @@ class RunInfo:
     @property
     def settings(self) -> dict[str, Any]:
         """The settings by name, without their groups."""
-        return flat_settings(self.description)
+        return without_groups(self.description["settings"])
 
     @property
     def is_task(self) -> bool:

@@ -9,19 +9,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from dusdi.resolve import USER
+from dusdi.settings import without_groups
 from dusdi.skill_space import SkillSpace
 from dusdi.types import WorldSpec
 
 #: Settings that say what a run is, rather than how it differs from its preset.
 NAMING = {"seed", "seeds"}
-
-
-def flat_settings(description: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings by name, without their groups."""
-    flat: dict[str, Any] = {}
-    for name, value in description["settings"].items():
-        flat |= value if isinstance(value, dict) else {name: value}
-    return flat
 
 
 def is_description(found: Any) -> bool:
@@ -32,7 +25,7 @@ def is_description(found: Any) -> bool:
     world = found.get("world")
     if not isinstance(settings, dict) or not isinstance(world, dict):
         return False
-    flat = flat_settings(found)
+    flat = without_groups(settings)
     made_with = found.get("made_with", [])
     expected = [
         (world.get("name"), str),
@@ -48,7 +41,7 @@ def is_description(found: Any) -> bool:
 
 def changed_settings(description: Mapping[str, Any]) -> dict[str, Any]:
     """The settings that the user chose."""
-    flat = flat_settings(description)
+    flat = without_groups(description["settings"])
     origins = description.get("origins", {})
     chosen = [name for name, origin in origins.items() if origin == USER and name in flat]
     return {name: flat[name] for name in chosen if name not in NAMING}

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import abc
 import dataclasses
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -81,6 +82,11 @@ class Task(World):
             factors=(*world.spec.factors, Factor("task", tuple(added), controlled=False)),
             channels=tuple(channels),
         )
+
+    @property
+    def about(self) -> str:
+        """What it asks for, in a sentence: by default the first line of the class's docstring."""
+        return (inspect.getdoc(type(self)) or self.spec.name).splitlines()[0]
 
     # --- what each task defines; `world` is the state of the unwrapped world ---
 

@@ -55,6 +55,14 @@ class Shooting(JaxTask):
         )
         self.task_presets = train_for(STEPS[name], PRESETS)
 
+    @property
+    def about(self):
+        ammo = "each shot uses ammo" if self._limited else "ammo is unlimited"
+        return (
+            f"{UP} of {len(TARGETS)} targets are up in each window; a shot at its end should hit "
+            f"one of them; {ammo}."
+        )
+
     def reset_variables(self, key, world):
         return self._draw_targets(key)
 

@@ -61,6 +61,13 @@ class FoodPoison(JaxTask):
         )
         self.task_presets = train_for(STEPS[level], {})
 
+    @property
+    def about(self):
+        return (
+            f"{len(self._listed)} of {self._agents} stations count, which offer food or poison, "
+            "drawn again in each window: their agents should be at food and away from poison."
+        )
+
     def reset_variables(self, key, world):
         return self._draw_poison(key)
 
@@ -127,6 +134,13 @@ class Sequential(JaxTask):
             variables=[f"now {i}" for i in range(self._agents)],
         )
         self.task_presets = train_for(STEPS[level], {})
+
+    @property
+    def about(self):
+        return (
+            f"{self._length} of {self._agents} agents interact with their stations one after the "
+            "other, in a given order."
+        )
 
     def reset_variables(self, key, world):
         order = jax.random.permutation(key, self._agents)
