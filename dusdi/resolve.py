@@ -47,6 +47,18 @@ class _WholeRun:
     def to_json(self) -> dict[str, Any]:
         return dataclasses.asdict(self)  # type: ignore[call-overload]
 
+    def changed_to_json(self) -> dict[str, Any]:
+        """The same without the fields that have their default."""
+        found = self.to_json()
+        for name, group in self.groups().items():
+            fields = group.fields()
+            found[name] = {
+                field: value
+                for field, value in found[name].items()
+                if getattr(group, field) != fields[field].default
+            }
+        return found
+
 
 def _items(group: Group) -> Iterator[tuple[str, Any]]:
     for name in group.fields():

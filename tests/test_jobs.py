@@ -1,8 +1,10 @@
 """Jobs, records, curves and the order of jobs, each by itself."""
 
+import dataclasses
 import hashlib
 import json
 import math
+import shutil
 from pathlib import Path
 
 import pytest
@@ -16,6 +18,7 @@ from dusdi.experiments.jobs import (
     expert_job,
     find_setting,
     hash_of,
+    is_trained,
     return_job,
     skills_job,
     task_job,
@@ -126,6 +129,39 @@ def test_a_record_that_was_changed_or_damaged_is_not_used(tmp_path):
         record_path(tmp_path, ours).write_text(text)
         with pytest.warns(UserWarning, match="is not used"):
             assert read_record(tmp_path, ours) is None
+
+
+def test_a_new_setting_leaves_records_valid_and_a_changed_default_does_not(tmp_path):
+    made = skills_job("gunner-2d", "dusdi", 0, **DEBUG)
+    networks = made.settings["networks"]
+    assert "log_std_min" in networks  # a default of the paper's, which preset debug leaves alone
+    assert "log_std_min" not in made.identity["settings"]["networks"]
+    assert made.identity["settings"]["networks"]["actor_hidden"] == [16, 16]
+    write_record(tmp_path, made, {"scores": {}})
+
+    def later(**changes):
+        settings = {**made.settings, "networks": {**networks, **changes}}
+        return dataclasses.replace(made, settings=settings)
+
+    assert read_record(tmp_path, later(new_setting=3)) is not None
+    other = later(log_std_min=-5.0)
+    measuring = dci_job(made, steps=9_000)
+    write_record(tmp_path, measuring, {"scores": {}})
+    for job in (other, dataclasses.replace(measuring, inputs=(other,))):
+        with pytest.warns(UserWarning, match="has another default now"):
+            assert read_record(tmp_path, job) is None
+
+
+def test_a_run_with_other_defaults_is_not_taken_for_trained(gunner_run, tmp_path):
+    fields = {"seeds": 2, "steps": 1_920}
+    made = skills_job("gunner-2d", "dusdi", 0, preset="debug", fields=fields)
+    made.folder(tmp_path).parent.mkdir(exist_ok=True)
+    shutil.copytree(gunner_run, made.folder(tmp_path))
+    assert is_trained(made, tmp_path)
+    networks = {**made.settings["networks"], "log_std_min": -5.0}
+    other = dataclasses.replace(made, settings={**made.settings, "networks": networks})
+    with pytest.raises(UsageError, match="since a default has changed"):
+        is_trained(other, tmp_path)
 
 
 # --- curves ---

@@ -69,12 +69,13 @@ def cells(settings: Settings) -> list[Cell]:
     for world in settings.chosen(paper_worlds()):
         spec = make(world).spec
         variants = {settings.preset: {}, **_all_decisions(world, settings.preset)}
-        for index, (label, fields) in enumerate(variants.items()):
-            name = "-".join(["dusdi", *(f"{key}={value}" for key, value in fields.items())])
-            for seed in range(FIRST_SEED, FIRST_SEED + settings.seeds):
-                base = settings.skills(world, "dusdi", seed)
+        # Seed after seed: if it is stopped, what is done compares all decisions.
+        for seed in range(FIRST_SEED, FIRST_SEED + settings.seeds):
+            base = _effective(spec, settings.skills(world, "dusdi", seed))
+            for label, fields in variants.items():
+                name = "-".join(["dusdi", *(f"{key}={value}" for key, value in fields.items())])
                 skills = settings.skills(world, "dusdi", seed, fields=fields, name=name)
-                if index and _effective(spec, skills) == _effective(spec, base):
+                if fields and _effective(spec, skills) == base:
                     continue  # the preset has it so in this world already
                 labels = {"world": world, "method": label, "seed": seed}
                 measured = dci_job(skills, steps=settings.evaluation_steps)
@@ -84,7 +85,7 @@ def cells(settings: Settings) -> list[Cell]:
 
 def _effective(spec: WorldSpec, job: Job) -> dict[str, Any]:
     """The settings of a job by what they do in a world: radial basis functions by their entries."""
-    settings = PretrainSettings.from_json(job.identity["settings"])
+    settings = PretrainSettings.from_json(job.settings)
     seen = rbf_entries(spec, settings.objective)  # type: ignore[arg-type]
     flat = settings.flat()
     count = flat["rbf_features"] if seen.any() else 0

@@ -63,7 +63,7 @@ def _check_use(experiment: str, job: Job, skills: Job) -> None:
 
 def _skill_space(skills: Job) -> SkillSpace:
     """The skills that a job discovers; its method is made, but nothing is learned."""
-    settings = PretrainSettings.from_json(skills.identity["settings"])
+    settings = PretrainSettings.from_json(skills.settings)
     world = make_environment(skills)
     return find_method(settings.method)(world.spec, settings.objective).skill_space
 

@@ -1,7 +1,9 @@
 """Jobs as data: what to train or measure, with which settings, from which inputs.
 
 A job is named by a hash of everything that determines its result, its inputs included. Two
-experiments that need the same run share it, and a job with other settings is another job.
+experiments that need the same run share it, and a job with other settings is another job. Settings
+that have their default are left out of the hash, so that a new setting leaves what was measured
+without it valid; records hold them all the same, and are not used if a default has changed.
 
 Training and measuring are jobs of their own: "skills" and "task" train, "dci" and "return" measure
 what was trained, and "expert" measures the scripted expert of a world. So a figure of learning
@@ -22,10 +24,15 @@ from typing import Any
 
 from dusdi.envs import make
 from dusdi.envs.base import World
-from dusdi.errors import CheckpointError
+from dusdi.errors import CheckpointError, UsageError
 from dusdi.fine_tuning import actor_settings
 from dusdi.policy import read_policy
-from dusdi.resolve import resolve_downstream, resolve_pretrain
+from dusdi.resolve import (
+    DownstreamSettings,
+    PretrainSettings,
+    resolve_downstream,
+    resolve_pretrain,
+)
 from dusdi.settings import without_groups
 from dusdi.skills import check_own, find_policy
 from dusdi.tasks import make_task
@@ -48,6 +55,7 @@ class Job:
       request: the arguments for `dusdi.pretrain` or `dusdi.downstream` that resolve to the
         settings.
       inputs: the jobs whose runs this one needs.
+      changed: the settings that have not their default; None: all of them.
     """
 
     kind: str
@@ -57,6 +65,7 @@ class Job:
     options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     request: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     inputs: tuple[Job, ...] = ()
+    changed: Mapping[str, Any] | None = None
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -65,10 +74,16 @@ class Job:
             "kind": self.kind,
             "environment": self.environment,
             "options": self.options,
-            "settings": self.settings,
+            "settings": self.settings if self.changed is None else self.changed,
             "inputs": [job.key for job in self.inputs],
         }
         return json.loads(json.dumps(identity))
+
+    @property
+    def all_settings(self) -> list[Any]:
+        """The settings of this job and of its inputs, defaults included, as JSON."""
+        inputs = [job.all_settings for job in self.inputs]
+        return json.loads(json.dumps([self.settings, *inputs]))
 
     @functools.cached_property
     def key(self) -> str:
@@ -107,7 +122,7 @@ def skills_job(
     request = {"method": method, "preset": preset, **own}
     words = [world, *(f"{key}={value}" for key, value in options.items()), name or method]
     title = _joined(*words, f"seed{seed}")
-    return Job("skills", world, title, resolved.settings.to_json(), options, request)
+    return _training_job("skills", world, title, resolved.settings, options, request)
 
 
 def dci_job(skills: Job, *, steps: int) -> Job:
@@ -141,7 +156,20 @@ def task_job(
     method = [str(skills.request["method"])] if skills else []
     name = _joined(task, *method, agent, f"seed{seed}")
     inputs = (skills,) if skills else ()
-    return Job("task", task, name, resolved.settings.to_json(), request=request, inputs=inputs)
+    return _training_job("task", task, name, resolved.settings, {}, request, inputs)
+
+
+def _training_job(
+    kind: str,
+    environment: str,
+    name: str,
+    settings: PretrainSettings | DownstreamSettings,
+    options: Mapping[str, Any],
+    request: Mapping[str, Any],
+    inputs: tuple[Job, ...] = (),
+) -> Job:
+    changed = settings.changed_to_json()
+    return Job(kind, environment, name, settings.to_json(), options, request, inputs, changed)
 
 
 def return_job(task: Job, *, episodes: int) -> Job:
@@ -167,12 +195,27 @@ def make_environment(job: Job) -> World:
     return make(job.environment, **job.options)
 
 
+def agree(said: Any, wanted: Any) -> bool:
+    """Whether two nests of settings agree in the names that both know."""
+    if isinstance(said, dict) and isinstance(wanted, dict):
+        return all(agree(said[name], wanted[name]) for name in said.keys() & wanted.keys())
+    if isinstance(said, list) and isinstance(wanted, list) and len(said) == len(wanted):
+        return all(agree(*pair) for pair in zip(said, wanted, strict=True))
+    return said == wanted
+
+
 def is_trained(job: Job, runs: Path) -> bool:
     """Tells whether the policy of a training job is there, undamaged and of its last step."""
+    folder = job.folder(runs)
     try:
-        file = find_policy(job.folder(runs))
+        file = find_policy(folder)
         description, _ = read_policy(file)
         check_own(file, description)
     except CheckpointError:
         return False
+    if not agree(description.get("settings"), job.all_settings[0]):
+        raise UsageError(
+            f"{folder} holds a run with other settings, since a default has changed; remove it, or "
+            "choose another folder for runs"
+        )
     return description.get("step", 0) >= find_setting(job.settings, "steps")
