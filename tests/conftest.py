@@ -107,10 +107,10 @@ def gunner(gunner_run, tmp_path):
 
 @pytest.fixture(scope="session")
 def household_run(shared_folder):
-    """A run in the household, a world on the host: seed 0, 640 steps. Read only."""
+    """A run in the household, a world on the host: seed 0, 640 steps, skills of 10. Read only."""
 
     def make(out):
-        train(out, "household", seeds=1, steps=640)
+        train(out, "household", seeds=1, steps=640, skill_length=10, mask_steps=0)
 
     return made_once(shared_folder / "household", make)
 
