@@ -220,10 +220,13 @@ def test_evaluation_needs_the_same_world(tmp_path):
 
 @pytest.mark.slow
 def test_disentangled_skills_are_found_through_from_gymnasium_alone():
-    """The learning test: three independent factors behind mixed actions, and a hard bar."""
+    """The learning test: three independent factors behind mixed actions, and a hard bar.
+
+    Seeds 0 and 1 have .96 and .99.
+    """
     world = dusdi.from_gymnasium(Sliders, SLIDERS)
     fields = dict(
-        steps=48_000, num_envs=16, steps_per_update=16, random_steps=3_200, skill_length=20
+        steps=32_000, num_envs=16, steps_per_update=16, random_steps=3_200, skill_length=20
     )
     skills = dusdi.pretrain(
         world,
