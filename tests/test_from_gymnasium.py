@@ -172,6 +172,7 @@ def test_image_observations_are_refused():
         dusdi.from_gymnasium(Image, SLIDERS)
 
 
+@pytest.mark.slow
 def test_a_nan_observation_stops_at_its_step_and_is_named(tmp_path):
     class Breaks(Sliders):
         steps = 0
@@ -209,6 +210,7 @@ def test_terminating_worlds_are_reset_and_the_end_is_remembered():
     assert step.observation[0, 0] < 1.0
 
 
+@pytest.mark.slow
 def test_evaluation_needs_the_same_world(tmp_path):
     world = dusdi.from_gymnasium(Sliders, SLIDERS)
     skills = dusdi.pretrain(world, preset="debug", progress=False)
