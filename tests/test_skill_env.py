@@ -3,12 +3,13 @@
 import gymnasium
 import numpy as np
 import pytest
-from conftest import train
 from gymnasium.utils.env_checker import check_env
 from lights import Lights, switches
+from probes import linear_skills, make_space
 
 import dusdi
 from dusdi.errors import UsageError
+from dusdi.spaces import Categorical
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:the skills were learned in another world"),
@@ -49,9 +50,10 @@ def test_a_step_earns_the_mean_of_what_its_skill_earns():
     assert [info[f"reward/{name}"] for name in "abc"] == [0.5, 0.5, 0.5]
 
 
-@pytest.mark.slow
 def test_a_single_component_is_a_plain_number():
-    skills = train(None, method="diayn", seeds=1, steps=640)
+    matrix = np.random.default_rng(0).normal(size=(125, 5))
+    space = make_space(all=Categorical(125))
+    skills = linear_skills(dusdi.make("gunner-2d").spec, space, matrix, skill_length=50)
     env = dusdi.SkillEnv("gunner-2d/limited", skills)
     assert env.action_space == gymnasium.spaces.Discrete(125)
     env.reset(seed=0)

@@ -10,8 +10,6 @@ from terminal import Terminal, python
 import dusdi
 
 COMMANDS = """
-import sys
-from pathlib import Path
 from dusdi.cli import main
 
 def run(*words):
@@ -19,17 +17,12 @@ def run(*words):
     code = main([str(word) for word in words])
     print("exit code", code, flush=True)
 
-debug = ["--preset", "debug"]
 run()
 run("envs")
 run("config", "pretrain", "multi-particle")
 run("pretrain", "multi-particle", "--help")
-run("pretrain", "gunner-2d", *debug, "--steps", "640", "--out", "g")
-run("pretrain", "multi-particle", *debug, "--steps", "640", "--out", "p", "--seeds", "2")
-run("pretrain", "gunner-2d", *debug, "--steps", "640", "--method", "diayn", "--out", "d")
-run("pretrain", "gunner-2d", *debug, "--steps", "630", "--component", "box:2", "--out", "c")
-run("downstream", "g", "gunner-2d/unlimited", *debug, "--steps", "4000", "--out", "t1")
-run("downstream", "p", "multi-particle/food-poison-easy", *debug, "--steps", "8000", "--out", "t2")
+debug = ["--preset", "debug"]
+<<RUNS>>
 run("evaluate", "g", "--steps", "2000")
 run("evaluate", "t1", "--episodes", "2")
 run("render", "g", "--out", "g.gif", "--count", "1")
@@ -39,23 +32,41 @@ small = ["--steps", "640", "--seeds", "1", "--worlds", "gunner-2d"]
 run("reproduce", "fig3", *debug, *small, "--out", "results", "--runs", "runs")
 run("pretrain", "gunner-2d", "--alhpa", "1")
 """
+RUNS = """
+run("pretrain", "gunner-2d", *debug, "--steps", "640", "--out", "g")
+run("pretrain", "multi-particle", *debug, "--steps", "640", "--out", "p", "--seeds", "2")
+run("pretrain", "gunner-2d", *debug, "--steps", "640", "--method", "diayn", "--out", "d")
+run("pretrain", "gunner-2d", *debug, "--steps", "630", "--component", "box:2", "--out", "c")
+run("downstream", "g", "gunner-2d/unlimited", *debug, "--steps", "4000", "--out", "t1")
+run("downstream", "p", "multi-particle/food-poison-easy", *debug, "--steps", "8000", "--out", "t2")
+"""
+MORE_RUNS = """
+run("pretrain", "gunner-2d", *debug, "--steps", "630", "--component", "box:2", "--out", "c2")
+run("downstream", "p", "multi-particle/food-poison-easy", *debug, "--steps", "8000", "--out", "t3")
+"""
 
 
-@pytest.mark.parametrize(("width", "colour"), [(60, False), (120, True)])
-def test_every_command_works_in_a_terminal(tmp_path, width, colour):
-    terminal = python(
-        COMMANDS, width=width, cwd=tmp_path, environment={} if colour else {"NO_COLOR": "1"}
-    )
+def test_every_command_works_in_a_terminal(tmp_path):
+    """A wide terminal with colours then shows the runs that were made in a narrow one without."""
+    check_every_command(tmp_path, RUNS, bars=4, width=60, colour=False)
+    check_every_command(tmp_path, MORE_RUNS, bars=1, width=120, colour=True)
+
+
+def check_every_command(folder, runs, *, bars, width, colour):
+    code = COMMANDS.replace("<<RUNS>>", runs)
+    environment = {} if colour else {"NO_COLOR": "1"}
+    terminal = python(code, width=width, cwd=folder, environment=environment)
     raw = terminal.read(seconds=600)
     lines = terminal.lines()
     text = "\n".join(lines)
     assert terminal.process.returncode == 0 and "Traceback" not in text, text
     codes = [line for line in lines if line.startswith("exit code")]
     assert codes == ["exit code 0"] * (len(codes) - 1) + ["exit code 2"], text
+    assert len(codes) == code.count("\nrun("), text
     assert all(len(line) <= width for line in lines)
     assert bool(re.search(rb"\x1b\[(\d+;)*(3[0-7]|38;5;\d+)m", raw)) == colour
-    bars = [line for line in lines if re.search(r"640/640 steps", line)]
-    assert len(bars) >= 4 and all("━" in line and "done" in line for line in bars), text
+    done = [line for line in lines if re.search(r"640/640 steps", line)]
+    assert len(done) >= bars and all("━" in line and "done" in line for line in done), text
     # a row of the table of components
     assert re.search(r"^agent position +[\d.]+ +[\d.]+ +-?[\d.]+$", text, re.M), text
     assert re.search(r"^station 0 +-?[\d.]+$", text, re.M), text  # a return for each channel

@@ -179,7 +179,7 @@ def test_a_run_that_is_stopped_at_a_checkpoint_goes_on_bit_for_bit(tmp_path, age
         if agent == "ppo"
         else None
     )
-    half = {"sac": 3_200, "ppo": 8_000}[agent]
+    half = {"sac": 960, "ppo": 4_000}[agent]
     options = {"agent": agent, "preset": "debug", "progress": False, "checkpoint_every": half}
     dusdi.downstream(skills, "walker/goal", out=tmp_path / "whole", steps=2 * half, **options)
     dusdi.downstream(skills, "walker/goal", out=tmp_path / "cut", steps=half, **options)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-import lightgbm
 import numpy as np
 
 from dusdi.parallel import cores
+
+if TYPE_CHECKING:
+    import lightgbm  # imported when trees are grown, since it imports pandas
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -94,6 +96,8 @@ def fit_trees(
       categorical: the input columns that hold categories, whose order means nothing.
       binned: what `bin_inputs` made of the same inputs, to save time; its label is overwritten.
     """
+    import lightgbm
+
     values, labels = np.unique(target, return_inverse=True)
     train = labels[~held_out]
     test = labels[held_out]
@@ -113,6 +117,8 @@ def bin_inputs(
     inputs: np.ndarray, held_out: np.ndarray, *, categorical: Sequence[int] = ()
 ) -> lightgbm.Dataset:
     """The training rows of the inputs [n, f] in the binned form that trees are grown on."""
+    import lightgbm
+
     train = inputs[~held_out]
     parameters = _tree_parameters(len(train))
     return lightgbm.Dataset(train, categorical_feature=list(categorical), params=parameters)
