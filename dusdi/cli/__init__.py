@@ -101,11 +101,12 @@ def print_overview() -> None:
 def keep_compiled_programs() -> None:
     """Makes JAX keep compiled programs on disk, so that the second start is quick.
 
-    JAX's own variable chooses another place for them.
+    JAX's own variables choose another place for them, or how long a program must compile for that.
     """
     import jax
 
     if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
         cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "dusdi" / "xla"
         jax.config.update("jax_compilation_cache_dir", str(cache))
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
+    if "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS" not in os.environ:
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
