@@ -18,15 +18,14 @@ from packaging.version import Version
 # sessions, and quickly rather than well. Tests that learn for long do so in a child process
 # without these flags. The older way to compile fused operations takes a third of the time; XLA does
 # not start with a flag that it does not know, so later versions go without.
-FLAGS = ["--xla_backend_optimization_level=0"]
-if Version(version("jaxlib")) < Version("0.11"):
-    FLAGS += ["--xla_cpu_use_fusion_emitters=false", "--xla_cpu_parallel_codegen_split_count=1"]
 os.environ |= {
     "JAX_COMPILATION_CACHE_DIR": str(Path(__file__).parents[1] / ".pytest_cache" / "xla"),
     "JAX_COMPILATION_CACHE_MAX_SIZE": str(500 * 2**20),
     "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0.03",  # to look for it takes as long
     "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
-    "XLA_FLAGS": " ".join(FLAGS),
+    "XLA_FLAGS": "--xla_backend_optimization_level=0"
+    + " --xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1"
+    * (Version(version("jaxlib")) < Version("0.11")),
 }
 
 import dusdi
