@@ -258,7 +258,8 @@ def test_learning_curves_are_drawn(skills, task, tmp_path, capsys):
     arguments = [str(skills), str(twin), str(task), "--out", str(out)]
     assert main(["compare", *arguments]) == 0
     text = capsys.readouterr().out.replace("\n", "")
-    assert "last logged" in text and str(out) in text
+    assert "logged" in text and str(out) in text
+    assert str(skills) in text and str(twin) in text  # whole, whatever the width
     assert imageio.imread(out).ndim == 3
     labels = [row["run"] for row in compare([skills, twin], out)]
     assert labels == [str(skills), str(twin)]  # both are called skills
