@@ -118,7 +118,7 @@ def test_a_disk_that_is_full_before_the_first_step_says_that_nothing_was_saved(
     def full(*arguments):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(run, "EventsWriter", full)
+    monkeypatch.setattr("tensorboardX.event_file_writer.EventsWriter", full)
     with pytest.raises(StorageError, match=r"at step 0: .*nothing was saved yet; .*--resume"):
         train(tmp_path / "run", steps=640)
     monkeypatch.undo()
