@@ -78,20 +78,6 @@ class Gunner2D(JaxWorld):
         episode_length=1000,
         categorical=(6,),
     )
-    #: Without RBF features, each skill gathers in one place of a factor of several dimensions; only
-    #: the categorical entry needs them. A hit tells where the agent stands only in combination with
-    #: the aim, so q_psi needs hidden layers and a weight that matters.
-    presets = {
-        "fast": {
-            "rbf_features": 8,
-            "discriminator_lr": 5e-3,
-            "penalty_hidden": (64, 64),
-            "penalty_lr": 5e-4,
-            "penalty_weight": 0.5,
-            "discount": 0.7,
-            "tau": 0.1,
-        }
-    }
     published_dci = {"dusdi": (0.864, 0.864, 0.897), "diayn-mc": (0.016, 0.024, 0.821)}
 
     def expert(self, state, skill):

@@ -109,7 +109,7 @@ class Household(HostWorld):
     )
     views = ("room", "head", "map")
     #: Which appliance runs is found by chance at first, so the policy is kept random enough.
-    presets = {"fast": {**PHYSICS_PRESET, "penalty_weight": 0.5, "target_entropy": -0.3}}
+    presets = {"fast": {**PHYSICS_PRESET, "target_entropy": -0.3}}
     published_dci = {"dusdi": (0.833, 0.834, 0.854), "diayn-mc": (0.017, 0.019, 0.752)}
     published_note = "The paper's figures are for iGibson, a world of the same kind."
 

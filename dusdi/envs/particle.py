@@ -69,6 +69,11 @@ class MultiParticle(JaxWorld):
             # The width of the RBF features sets how far apart the values settle. With more of them
             # (narrower ones) values lie closer together; with fewer, the last do not fit in.
             "rbf_features": 18,
+            "discriminator_lr": 2e-3,
+            # Distances of other agents tell nothing, so q_psi may be weak, and matters little.
+            "penalty_hidden": (),
+            "penalty_lr": 2e-3,
+            "penalty_weight": 0.1,
             "background_weight": 1.5,
             "background_steps": 3_072_000,
         }

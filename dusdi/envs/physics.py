@@ -17,14 +17,10 @@ from dusdi.parallel import cores
 
 #: Settings of preset `fast` for worlds with physics. Steps are expensive, so there are few of them,
 #: with two updates for every 64, on batches so small that learning takes no longer than simulating.
-#: The discriminators are those of 2D Gunner.
 PHYSICS_PRESET: dict[str, Any] = {
     "num_envs": 64,
     "steps_per_update": 32,
     "batch_size": 128,
-    "discriminator_lr": 5e-3,
-    "penalty_hidden": (64, 64),
-    "penalty_lr": 5e-4,
     "alpha": 0.05,
     "learn_alpha": True,
 }

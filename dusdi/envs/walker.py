@@ -107,6 +107,7 @@ class Walker(HostWorld):
             "input_gain": 0.0,
             "discount": 0.99,
             "target_entropy": 0.0,
+            "penalty_weight": 0.1,  # position and velocity can't be independent
         }
     }
 

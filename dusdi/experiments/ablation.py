@@ -30,6 +30,8 @@ DECISIONS: dict[str, dict[str, Any]] = {
     "twin critics": {"twin_critics": True},
     "entropy as a Q channel": {"entropy_backup": "channel"},
     "fixed temperature": {"learn_alpha": False},
+    "linear q_psi": {"penalty_hidden": ()},
+    "penalty with the paper's weight": {"penalty_weight": 0.1},
     "no background class": {"background_weight": 0.0},
     "no prior mixture": {"prior_mixture": 0.0},
 }

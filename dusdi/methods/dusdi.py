@@ -72,7 +72,7 @@ FAST_DISCRIMINATORS: dict[str, Any] = dict(
     discriminator_hidden=(),  # linear: gathers each skill in one place
     rbf_features=16,  # but tells places on a line apart
     rbf_on="single",
-    discriminator_lr=2e-3,
+    discriminator_lr=5e-3,
 )
 
 
@@ -89,8 +89,11 @@ class Dusdi(Method):
     presets = {
         "fast": dict(
             **FAST_DISCRIMINATORS,
-            penalty_hidden=(),  # enough where factors are independent, and can't overfit
-            penalty_lr=2e-3,
+            # What one factor tells of another often shows only in combinations of entries, and
+            # the paper's weight of 0.1 does little about it. A high rate lets q_psi overfit.
+            penalty_hidden=(64, 64),
+            penalty_lr=5e-4,
+            penalty_weight=0.5,
         ),
     }
 
