@@ -36,7 +36,7 @@ def test_each_layer_counts_more_than_those_before_it():
         WORLD, "dusdi", "fast", {"alpha": 0.7}, more=[Layer("a start", {"tau": 0.4})]
     )
     found = {name: (settings.flat()[name], origins[name]) for name in origins}
-    assert found["penalty_weight"] == (0.1, "default")
+    assert found["penalty_weight"] == (0.5, "dusdi's preset fast")
     assert found["num_envs"] == (256, "preset fast")
     assert found["rbf_features"] == (16, "dusdi's preset fast")
     assert found["discount"] == (0.8, "world noise")
