@@ -22,8 +22,8 @@ def test_every_value_says_where_it_comes_from(capsys):
     assert (settings["method"], settings["preset"]) == ("dusdi", "fast")
     assert settings["sac"]["discount"] == 0.93 and origins["discount"] == "world multi-particle"
     assert settings["sac"]["tau"] == 0.05 and origins["tau"] == "preset fast"
-    assert settings["objective"]["penalty_hidden"] == []
-    assert origins["penalty_hidden"] == "dusdi's preset fast"
+    assert settings["objective"]["discriminator_hidden"] == []
+    assert origins["discriminator_hidden"] == "dusdi's preset fast"
     assert settings["run"]["skill_length"] == 50 and origins["skill_length"] == "default"
     assert settings["objective"]["penalty_weight"] == 0.1 and origins["penalty_weight"] == "you"
     groups = ("run", "networks", "sac", "objective")
@@ -54,7 +54,7 @@ def test_the_table_fits_the_terminal(capsys, monkeypatch, width, documented):
     text = capsys.readouterr().out
     assert all(len(line) <= width for line in text.splitlines())
     assert re.search(r"^  discount +0\.93 +world multi-particle( +gamma.*)?$", text, re.M)
-    assert re.search(r"^  penalty_hidden +none +dusdi's preset fast", text, re.M)
+    assert re.search(r"^  discriminator_hidden +none +dusdi's preset fast", text, re.M)
     assert text.count("normalise_observations") == 1
     assert ("gamma" in text) == documented
     assert main(["config", "pretrain", *words]) == 0
