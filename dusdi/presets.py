@@ -54,9 +54,9 @@ PRESETS: dict[str, dict[str, Any]] = {
     ),
 }
 
-#: Soft actor-critic as its authors and CleanRL have it, in the sizes of preset `fast`: twin critics,
-#: entropy in the targets, deviations that depend on the state, a learned temperature. Methods whose
-#: reward is not made for the short horizon of `fast` start from it.
+#: Soft actor-critic as its authors have it, for as few updates as in `fast`: twin critics, entropy
+#: in the targets, deviations that depend on the state, a learned temperature. Methods whose reward
+#: is not made for the short horizon of `fast` start from it.
 PLAIN_SAC: dict[str, Any] = dict(
     additive_actor=False,
     input_gain=0.0,

@@ -10,11 +10,21 @@ from dusdi.methods.base import Method
 from dusdi.methods.checks import check_class
 from dusdi.methods.diayn import Diayn, DiaynMC
 from dusdi.methods.dusdi import Dusdi
+from dusdi.methods.metra import Metra
 from dusdi.methods.sac import Flat
 from dusdi.modules import import_module
 
 #: The register. Adding a method means a file and a line here.
-METHODS: dict[str, type[Method]] = {method.name: method for method in (Dusdi, Diayn, DiaynMC, Flat)}
+METHODS: dict[str, type[Method]] = {
+    method.name: method
+    for method in (
+        Dusdi,
+        Diayn,
+        DiaynMC,
+        Metra,
+        Flat,
+    )
+}
 _HANDED_IN: dict[str, type[Method]] = {}
 
 
