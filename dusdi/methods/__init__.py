@@ -13,6 +13,7 @@ from dusdi.methods.diayn import Diayn, DiaynMC
 from dusdi.methods.dusdi import Dusdi
 from dusdi.methods.metra import Metra
 from dusdi.methods.sac import Flat
+from dusdi.methods.susd import Susd
 from dusdi.modules import import_module
 
 #: The register. Adding a method means a file and a line here.
@@ -24,6 +25,7 @@ METHODS: dict[str, type[Method]] = {
         DiaynMC,
         Csd,
         Metra,
+        Susd,
         Flat,
     )
 }
