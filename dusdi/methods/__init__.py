@@ -11,6 +11,7 @@ from dusdi.methods.checks import check_class
 from dusdi.methods.csd import Csd
 from dusdi.methods.diayn import Diayn, DiaynMC
 from dusdi.methods.dusdi import Dusdi
+from dusdi.methods.icm import Icm
 from dusdi.methods.metra import Metra
 from dusdi.methods.sac import Flat
 from dusdi.methods.susd import Susd
@@ -26,6 +27,7 @@ METHODS: dict[str, type[Method]] = {
         Csd,
         Metra,
         Susd,
+        Icm,
         Flat,
     )
 }
