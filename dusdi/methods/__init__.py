@@ -13,6 +13,7 @@ from dusdi.methods.diayn import Diayn, DiaynMC
 from dusdi.methods.dusdi import Dusdi
 from dusdi.methods.icm import Icm
 from dusdi.methods.metra import Metra
+from dusdi.methods.rnd import Rnd
 from dusdi.methods.sac import Flat
 from dusdi.methods.susd import Susd
 from dusdi.modules import import_module
@@ -28,6 +29,7 @@ METHODS: dict[str, type[Method]] = {
         Metra,
         Susd,
         Icm,
+        Rnd,
         Flat,
     )
 }
