@@ -8,6 +8,7 @@ from __future__ import annotations
 from dusdi.errors import UsageError, unknown_name
 from dusdi.methods.base import Method
 from dusdi.methods.checks import check_class
+from dusdi.methods.cic import Cic
 from dusdi.methods.csd import Csd
 from dusdi.methods.diayn import Diayn, DiaynMC
 from dusdi.methods.dusdi import Dusdi
@@ -25,6 +26,7 @@ METHODS: dict[str, type[Method]] = {
         Dusdi,
         Diayn,
         DiaynMC,
+        Cic,
         Csd,
         Metra,
         Susd,
