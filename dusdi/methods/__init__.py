@@ -12,6 +12,7 @@ from dusdi.methods.cic import Cic
 from dusdi.methods.csd import Csd
 from dusdi.methods.diayn import Diayn, DiaynMC
 from dusdi.methods.dusdi import Dusdi
+from dusdi.methods.elden import Elden
 from dusdi.methods.icm import Icm
 from dusdi.methods.metra import Metra
 from dusdi.methods.rnd import Rnd
@@ -32,6 +33,7 @@ METHODS: dict[str, type[Method]] = {
         Susd,
         Icm,
         Rnd,
+        Elden,
         Flat,
     )
 }
