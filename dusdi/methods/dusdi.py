@@ -94,7 +94,6 @@ class Dusdi(Method):
             penalty_hidden=(),  # enough where factors are independent, and can't overfit
             penalty_lr=2e-3,
         ),
-        "debug": dict(travel_hidden=(16, 16)),
     }
 
     def __init__(self, spec, settings: DusdiSettings):
