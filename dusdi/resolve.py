@@ -211,7 +211,8 @@ def resolve_pretrain(
     """The settings of a run of skill discovery in a world.
 
     Args:
-      world: its presets count after the method's, if the method discovers skills.
+      world: its presets count if the method learns no task, and more than the method's unless
+        that says otherwise (`Method.above_world`).
       method: a method's name or class.
       preset: settings to start from.
       fields: what the user says; counts most.
@@ -226,7 +227,8 @@ def resolve_pretrain(
         own = found.presets.get(base, {})
         layers.append(Layer(f"{found.name}'s preset {base}", own, strict=True))
     if not found.learns_task:
-        layers.append(Layer(f"world {world.spec.name}", world.presets.get(preset, {})))
+        wanted = Layer(f"world {world.spec.name}", world.presets.get(preset, {}))
+        layers.insert(len(layers) - found.above_world, wanted)
     layers += [*more, Layer(USER, fields or {}, strict=True)]
     values, origins = _stacked(pretrain_groups(found), layers)
     settings = PretrainSettings(method=name, preset=preset, **values)  # type: ignore[arg-type]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -19,7 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dusdi.errors import UsageError
-from dusdi.spaces import Space, parse_space, space_text
+from dusdi.spaces import SPACES, Categorical, Space, parse_space, space_text
 from dusdi.types import Array, at_chance
 
 
@@ -235,6 +236,19 @@ class SkillSpace:
     @classmethod
     def from_json(cls, data: Sequence[Mapping[str, str]]) -> SkillSpace:
         return cls(tuple(Component(part["name"], parse_space(part["space"])) for part in data))
+
+
+def merged(spaces: Sequence[Space], most: int) -> Space:
+    """One space for all combinations of values, which must be of one kind; at most `most`."""
+    kinds = sorted({space.kind for space in spaces})
+    if len(kinds) > 1:
+        raise UsageError(
+            "this method merges all components into one, so their spaces must be of one kind, not "
+            f"{' and '.join(kinds)}; choose the same for all of them (component)"
+        )
+    if all(space.categories for space in spaces):
+        return Categorical(min(math.prod(space.size for space in spaces), most))
+    return SPACES[spaces[0].kind](sum(space.width for space in spaces))
 
 
 def idle_components(space: SkillSpace, rows: Sequence[Mapping[str, float]]) -> dict[str, str]:

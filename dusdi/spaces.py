@@ -11,7 +11,7 @@ import abc
 import dataclasses
 import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, ClassVar, NamedTuple
 
 import jax
@@ -86,6 +86,10 @@ class Space(abc.ABC):
     @abc.abstractmethod
     def encode(self, value: Array, xp: Any = jnp) -> Any:
         """Network inputs [..., size] of values [..., width]; `xp` is jax.numpy or numpy."""
+
+    def direction(self, value: jax.Array) -> jax.Array:
+        """The directions [..., size] that values [..., width] name, for distances travelled."""
+        return self.encode(value)
 
     @abc.abstractmethod
     def decode(self, code: np.ndarray) -> np.ndarray:
@@ -177,6 +181,10 @@ class Categorical(Space):
 
     def encode(self, value, xp=jnp):
         return (xp.asarray(value) == xp.arange(self.k)).astype(np.float32)
+
+    def direction(self, value):
+        # Centred one-hots, as in METRA and CSD: 1 at the value, -1 / (k - 1) elsewhere.
+        return (self.encode(value) - 1 / self.k) * self.k / (self.k - 1)
 
     def decode(self, code):
         return code.argmax(-1)[..., None].astype(np.int32)
@@ -385,16 +393,3 @@ def parse_space(text: str | Space) -> Space:
 def space_text(space: Space) -> str:
     """What `parse_space` reads."""
     return f"{space.kind}:{space.size}"
-
-
-def merged(spaces: Sequence[Space], most: int) -> Space:
-    """One space for all combinations of values, which must be of one kind; at most `most`."""
-    kinds = sorted({space.kind for space in spaces})
-    if len(kinds) > 1:
-        raise UsageError(
-            "this method merges all components into one, so their spaces must be of one kind, not "
-            f"{' and '.join(kinds)}; choose the same for all of them (component)"
-        )
-    if all(space.categories for space in spaces):
-        return Categorical(min(math.prod(space.size for space in spaces), most))
-    return SPACES[spaces[0].kind](sum(space.width for space in spaces))

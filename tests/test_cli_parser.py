@@ -125,9 +125,9 @@ def test_each_method_has_its_own_settings():
     assert pretrain_words("gunner-2d --method diayn --max-skills 64")["max_skills"] == 64
     with pytest.raises(UsageError, match=r"--max-skills is a setting of method diayn, not dusdi"):
         pretrain_words("gunner-2d --max-skills 64")
-    with pytest.raises(UsageError, match=r"--penalty-lr is a setting of method dusdi, not diayn"):
+    with pytest.raises(UsageError, match=r"--penalty-lr is a setting of method dusdi or susd, not"):
         pretrain_words("gunner-2d --method=diayn --penalty-lr 1")
-    with pytest.raises(UsageError, match=r"method dusdi or diayn or diayn-mc, not sac"):
+    with pytest.raises(UsageError, match=r"method dusdi or diayn or diayn-mc or susd, not sac"):
         pretrain_words("gunner-2d --method sac --components ammo=box:2")
 
 

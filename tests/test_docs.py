@@ -59,9 +59,10 @@ def listed_settings(page):
 
 
 def test_the_page_of_a_method_lists_its_settings():
-    for page, method in (("dusdi", "dusdi"), ("diayn", "diayn")):
-        listed = listed_settings(ROOT / "docs" / "methods" / f"{page}.md")
-        assert sorted(listed) == sorted(METHODS[method].Settings.fields())
+    for name, method in METHODS.items():
+        if name != "diayn-mc":  # on the page of DIAYN
+            listed = listed_settings(ROOT / "docs" / "methods" / f"{name}.md")
+            assert sorted(listed) == sorted(method.Settings.fields()), name
 
 
 @pytest.mark.parametrize("world", ["multi-particle", "gunner-2d", "walker", "household"])

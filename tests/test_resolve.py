@@ -54,6 +54,20 @@ def test_a_methods_preset_counts_more_than_the_shared_one():
     assert (settings.networks.actor_hidden, origins["actor_hidden"]) == ((16, 16), "preset debug")
 
 
+def test_the_flat_agent_is_soft_actor_critic_as_its_authors_have_it():
+    """And not the variant for skills, which leaves out entropy and deviations by state."""
+    settings = settings_for(Noise.spec, "sac", "fast")
+    sac = settings.sac
+    networks = settings.networks
+    assert sac.entropy_backup == "split" and not sac.decompose_q
+    assert not networks.state_independent_std and not networks.additive_actor
+    assert (sac.twin_critics, sac.learn_alpha, sac.target_entropy) == (True, True, -0.5)
+    assert networks.actor_hidden == networks.critic_hidden == (256, 256)
+    assert (networks.input_gain, networks.log_std_min) == (0.0, -5.0)
+    assert (sac.discount, sac.tau, sac.actor_lr, sac.critic_lr) == (0.99, 0.01, 1e-3, 1e-3)
+    assert settings_for(Noise.spec, "sac", "paper").sac.discount == 0.99
+
+
 def test_what_debug_does_not_say_is_that_of_fast():
     fast = settings_for(Noise.spec, preset="fast").flat()
     debug = settings_for(Noise.spec, preset="debug").flat()

@@ -9,7 +9,8 @@ import pytest
 from scipy import special, stats
 
 from dusdi.errors import UsageError
-from dusdi.spaces import Box, Categorical, Sphere, merged, parse_space, space_text
+from dusdi.skill_space import merged
+from dusdi.spaces import Box, Categorical, Sphere, parse_space, space_text
 
 KEY = jax.random.PRNGKey(0)
 LOG2 = math.log(2.0)
@@ -272,6 +273,14 @@ def test_other_texts_are_refused_with_the_forms_named(text):
 def test_sizes_in_texts_are_checked():
     with pytest.raises(UsageError, match="2 to 1,000,000 values"):
         parse_space("categorical:1")
+
+
+def test_directions_by_hand():
+    np.testing.assert_allclose(Sphere(2).direction(row(0.6, 0.8)), [[0.6, 0.8]], rtol=1e-6)
+    np.testing.assert_allclose(Box(2).direction(row(0.1, -1.0)), [[0.1, -1.0]], rtol=1e-6)
+    # ((0, 1, 0) - 1/3) * 3/2
+    np.testing.assert_allclose(Categorical(3).direction(jnp.array([1])), [-0.5, 1, -0.5], atol=1e-6)
+    np.testing.assert_allclose(Categorical(2).direction(jnp.array([0])), [1, -1], atol=1e-6)
 
 
 def test_one_space_for_all_combinations():

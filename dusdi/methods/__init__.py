@@ -8,13 +8,35 @@ from __future__ import annotations
 from dusdi.errors import UsageError, unknown_name
 from dusdi.methods.base import Method
 from dusdi.methods.checks import check_class
+from dusdi.methods.cic import Cic
+from dusdi.methods.csd import Csd
 from dusdi.methods.diayn import Diayn, DiaynMC
 from dusdi.methods.dusdi import Dusdi
+from dusdi.methods.elden import Elden
+from dusdi.methods.icm import Icm
+from dusdi.methods.metra import Metra
+from dusdi.methods.rnd import Rnd
 from dusdi.methods.sac import Flat
+from dusdi.methods.susd import Susd
 from dusdi.modules import import_module
 
 #: The register. Adding a method means a file and a line here.
-METHODS: dict[str, type[Method]] = {method.name: method for method in (Dusdi, Diayn, DiaynMC, Flat)}
+METHODS: dict[str, type[Method]] = {
+    method.name: method
+    for method in (
+        Dusdi,
+        Diayn,
+        DiaynMC,
+        Cic,
+        Csd,
+        Metra,
+        Susd,
+        Icm,
+        Rnd,
+        Elden,
+        Flat,
+    )
+}
 _HANDED_IN: dict[str, type[Method]] = {}
 
 

@@ -70,6 +70,28 @@ class FactoredSkillSettings(Group):
         )
 
 
+@dataclasses.dataclass(frozen=True)
+class SingleSkillSettings(Group):
+    """The skills of methods with a single component, which is about the whole state."""
+
+    component: str = setting(
+        "sphere:3",
+        "space of the single skill component: categorical:K, box:M or sphere:M (paper: 3-D)",
+    )
+
+    def __post_init__(self):
+        if isinstance(self.component, Space):
+            object.__setattr__(self, "component", space_text(self.component))
+        super().__post_init__()
+
+    def check(self):
+        parse_space(self.component)
+
+    def single_space(self) -> SkillSpace:
+        """The one component."""
+        return SkillSpace((Component("skill", parse_space(self.component)),))
+
+
 def named_pairs(setting_name: str, texts: tuple[str, ...]) -> dict[str, str]:
     """What texts of the form NAME=VALUE say, or a `UsageError`."""
     pairs: dict[str, str] = {}
@@ -98,6 +120,7 @@ class Method(abc.ABC):
       Settings: its group of settings.
       presets: fields of a run in which its presets differ from those that all methods share.
       used_by: what its result is for: a hierarchy that chooses skills, or fine-tuning.
+      above_world: whether its presets count more than a world's, which are tuned for DUSDi.
       learns_task: whether its reward is the world's, so that returns mean something.
       skill_space: the skills it learns.
       channels: the names of its reward channels, one Q function each.
@@ -107,6 +130,7 @@ class Method(abc.ABC):
     Settings: ClassVar[type[MethodSettings]]
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
     used_by: ClassVar[Literal["hierarchy", "fine-tuning"]] = "hierarchy"
+    above_world: ClassVar[bool] = False
     learns_task: ClassVar[bool] = False
 
     skill_space: SkillSpace

@@ -14,9 +14,8 @@ import jax
 from dusdi.methods.base import FactoredSkillSettings, Method, MethodSettings, mean_score
 from dusdi.methods.dusdi import FAST_DISCRIMINATORS
 from dusdi.settings import setting
-from dusdi.skill_space import Component, SkillSpace
+from dusdi.skill_space import Component, SkillSpace, merged
 from dusdi.sources.discriminate import DiscriminatorSettings, own_discriminators
-from dusdi.spaces import merged
 
 
 @dataclasses.dataclass(frozen=True)

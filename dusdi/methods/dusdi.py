@@ -2,18 +2,19 @@
 
 Two discriminators for each component: q_phi sees its own factor, q_psi all other controlled
 factors. Reward channel i is what the first knows about z^i, less lambda times what the second
-knows. A user's function can take the place of q_phi for single components.
+knows. For single components, distance travelled or a user's function can take the place of q_phi.
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
+from dusdi.errors import UsageError
 from dusdi.methods.base import (
     FactoredSkillSettings,
     Method,
@@ -25,17 +26,20 @@ from dusdi.methods.base import (
 from dusdi.settings import POSITIVE, WIDEST, setting
 from dusdi.sources.base import Source
 from dusdi.sources.discriminate import (
-    Discriminators,
     DiscriminatorSettings,
     DiscriminatorState,
     own_discriminators,
 )
 from dusdi.sources.functions import FunctionSource, name_function
+from dusdi.sources.penalty import PenaltySettings, entanglement_penalty
+from dusdi.sources.travel import Travel, TravelSettings, mean_travel
 from dusdi.types import Metrics
 
 
 @dataclasses.dataclass(frozen=True)
-class DusdiSettings(FactoredSkillSettings, DiscriminatorSettings, MethodSettings):
+class DusdiSettings(
+    FactoredSkillSettings, DiscriminatorSettings, TravelSettings, PenaltySettings, MethodSettings
+):
     """The settings of DUSDi."""
 
     rewards: tuple[str, ...] = setting(
@@ -43,15 +47,16 @@ class DusdiSettings(FactoredSkillSettings, DiscriminatorSettings, MethodSettings
         "rewards that take the place of q_phi, each NAME=package.module:function or "
         "NAME=path/to/file.py:function",
     )
-    penalty_weight: float = setting(0.1, "lambda, weight of the entanglement penalty (paper: 0.1)")
-    penalty: Literal["paper", "club"] = setting(
-        "paper", "estimate of I(S^-i; Z^i): the paper's lower bound, or CLUB's upper bound"
+    travel: tuple[str, ...] = setting(
+        (),
+        "components that are paid for distance travelled instead of by q_phi; all: every one that "
+        "rewards does not name",
     )
-    penalty_start: int = setting(0, "environment steps before the penalty counts (release: 1 M)")
-    penalty_hidden: tuple[int, ...] = setting(
-        (1024, 1024), "hidden layers of each q_psi (paper: 1024,1024)", low=1, high=WIDEST
+    travel_hidden: tuple[int, ...] = setting(
+        (128, 128), "hidden layers of each phi of these components", low=1, high=WIDEST
     )
-    penalty_lr: float = setting(1e-4, "learning rate of each q_psi (paper: 1e-4)", low=POSITIVE)
+    travel_lr: float = setting(1e-3, "learning rate of each phi", low=POSITIVE)
+    travel_multiplier_lr: float = setting(3e-3, "learning rate of log lambda", low=POSITIVE)
 
     def __post_init__(self):
         if isinstance(self.rewards, Mapping):
@@ -63,7 +68,9 @@ class DusdiSettings(FactoredSkillSettings, DiscriminatorSettings, MethodSettings
     def check(self):
         FactoredSkillSettings.check(self)
         DiscriminatorSettings.check(self)
-        named_pairs("rewards", self.rewards)
+        both = sorted(set(named_pairs("rewards", self.rewards)) & set(self.travel))
+        if both:
+            raise UsageError(f"{both[0]!r} can't be both in rewards and in travel")
 
 
 #: How discriminators differ from the paper's in preset `fast`; see the ablation in docs/.
@@ -98,33 +105,30 @@ class Dusdi(Method):
     }
 
     def __init__(self, spec, settings: DusdiSettings):
-        self._settings = settings
         self.skill_space = settings.factored_space(spec)
         self.channels = self.skill_space.names
-        everyone = tuple(range(len(self.channels)))
         masks = spec.factor_masks()
         self._own = self._sources(spec, settings, masks)
-        self._others = Discriminators(
-            skill_space=self.skill_space,
-            targets=everyone,
-            masks=masks.any(0) & ~masks,
-            hidden=settings.penalty_hidden,
-            learning_rate=settings.penalty_lr,
-            mask_steps=settings.mask_steps,
-            name="penalty",
-            prefix="penalty_",
-        )
+        self._others = entanglement_penalty(self.skill_space, masks, settings, settings.mask_steps)
 
     def _sources(self, spec, settings: DusdiSettings, masks) -> tuple[Source, ...]:
-        """What pays for association: discriminators, and the user's functions if there are any."""
+        """What pays for association: discriminators, distance travelled, the user's functions."""
         given = named_pairs("rewards", settings.rewards)
         check_known("rewards", given, list(self.channels))
-        learned = tuple(i for i, name in enumerate(self.channels) if name not in given)
+        travelling = dict.fromkeys(settings.travel)
+        if settings.travel == ("all",):
+            travelling = {name: None for name in self.channels if name not in given}
+        check_known("travel", travelling, list(self.channels))
         paid = [i for i, name in enumerate(self.channels) if name in given]
+        moved = tuple(i for i, name in enumerate(self.channels) if name in travelling)
+        learned = tuple(i for i in range(len(self.channels)) if i not in {*paid, *moved})
         sources: list[Source] = []
         if learned:
             own = masks[list(learned)]
             sources.append(own_discriminators(spec, settings, self.skill_space, learned, own))
+        if moved:
+            own = masks[list(moved)]
+            sources.append(Travel(self.skill_space, moved, own, settings, shared=False))
         if paid:
             names = [given[self.channels[i]] for i in paid]
             sources.append(FunctionSource(spec, self.skill_space, paid, names))
@@ -147,18 +151,10 @@ class Dusdi(Method):
 
     def reward(self, state: DusdiState, key, batch, step):
         del key
-        settings = self._settings
-        ratio = self._others.log_ratio(state.others.params, batch)
-        entanglement = ratio.at_value
-        if settings.penalty == "club":
-            # CLUB (Cheng et al. 2020): log q(z|s) - E_{z'~p} log q(z'|s), an upper bound of the
-            # information if q is good.
-            entanglement -= ratio.over_prior
-        weight = jnp.where(step >= settings.penalty_start, settings.penalty_weight, 0.0)
-        counts = self._others.counts(batch)[:, None]
         # Eq. 4: r^i = log q_phi(z^i|s'^i) - lambda log q_psi(z^i|s'^-i), relative to the prior.
         association = self._association(state, batch, step)
-        return jax.lax.stop_gradient(association - weight * entanglement * counts)
+        cost = self._others.cost(state.others, batch, step)
+        return jax.lax.stop_gradient(association - cost)
 
     def _association(self, state: DusdiState, batch, step) -> jax.Array:
         """What the sources pay, [B, C]."""
@@ -173,4 +169,4 @@ class Dusdi(Method):
         return jnp.concatenate(paid, axis=1)[:, jnp.array(order)]
 
     def headline(self, row):
-        return mean_score(self.skill_space, row)
+        return mean_score(self.skill_space, row) or mean_travel(self.skill_space, row)

@@ -6,6 +6,7 @@ import dataclasses
 
 from dusdi.errors import UsageError
 from dusdi.methods.base import Method, MethodSettings
+from dusdi.presets import PLAIN_SAC
 from dusdi.skill_space import SkillSpace
 
 
@@ -22,23 +23,13 @@ class Flat(Method):
     used_by = "fine-tuning"
     learns_task = True
     presets = {
+        "paper": dict(discount=0.99),
         "fast": dict(
+            PLAIN_SAC,
             steps=4_096_000,
             log_every=128_000,
             checkpoint_every=2_048_000,
             episode_length=0,
-            additive_actor=False,
-            input_gain=0.0,
-            decompose_q=False,
-            actor_hidden=(256, 256),
-            critic_hidden=(256, 256),
-            actor_lr=1e-3,
-            critic_lr=1e-3,
-            discount=0.99,
-            tau=0.01,
-            twin_critics=True,
-            learn_alpha=True,
-            target_entropy=-0.5,
         ),
         "debug": dict(steps=6_400, log_every=3_200, checkpoint_every=3_200),
     }
