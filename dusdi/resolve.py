@@ -228,7 +228,7 @@ def resolve_pretrain(
         layers.append(Layer(f"{found.name}'s preset {base}", own, strict=True))
     if not found.learns_task:
         wanted = Layer(f"world {world.spec.name}", world.presets.get(preset, {}))
-        layers.insert(len(layers) - found.above_world, wanted)
+        layers.insert(1 if found.above_world else len(layers), wanted)
     layers += [*more, Layer(USER, fields or {}, strict=True)]
     values, origins = _stacked(pretrain_groups(found), layers)
     settings = PretrainSettings(method=name, preset=preset, **values)  # type: ignore[arg-type]

@@ -24,7 +24,7 @@ from dusdi.experiments.jobs import (
     task_job,
 )
 from dusdi.experiments.records import read_record, record_path, write_record
-from dusdi.experiments.running import plan
+from dusdi.experiments.running import Folders, plan, run
 from dusdi.presets import PRESETS
 
 DEBUG = {"preset": "debug", "fields": {}}
@@ -160,8 +160,12 @@ def test_a_run_with_other_defaults_is_not_taken_for_trained(gunner_run, tmp_path
     assert is_trained(made, tmp_path)
     networks = {**made.settings["networks"], "log_std_min": -5.0}
     other = dataclasses.replace(made, settings={**made.settings, "networks": networks})
-    with pytest.raises(UsageError, match="since a default has changed"):
+    with pytest.raises(UsageError, match=r"log_std_min -10\.0, where the default is now -5"):
         is_trained(other, tmp_path)
+    with pytest.raises(UsageError, match=r"log_std_min -10\.0, where the default is now -5"):
+        run(other, Folders(tmp_path, tmp_path / "records"))  # which would go on with that run
+    longer = {**made.settings, "run": {**made.settings["run"], "steps": 640}}
+    assert is_trained(dataclasses.replace(made, settings=longer), tmp_path)
 
 
 # --- curves ---

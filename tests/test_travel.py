@@ -275,7 +275,8 @@ def test_the_penalty_is_an_option_of_susd(spec):
 
 
 def test_components_of_dusdi_can_be_paid_for_distance(spec):
-    method = make_method(spec, "dusdi", travel=("ball",), components={"ball": "sphere:2"})
+    fields = dict(travel=("ball",), components={"ball": "sphere:2"}, penalty_weight=0.1)
+    method = make_method(spec, "dusdi", **fields)
     discriminators, travel = method._own
     assert (discriminators.targets, travel.targets) == ((1,), (0,))
     np.testing.assert_array_equal(travel.masks, [BALL])
@@ -315,6 +316,12 @@ def test_presets_of_worlds_that_are_tuned_for_dusdi_do_not_count(spec):
     assert (walker.settings.run.num_envs, walker.origins["num_envs"]) == (64, "world walker")
     mine = dusdi.resolve.resolve_pretrain(gunner, "metra", "fast", {"discount": 0.5})
     assert mine.settings.sac.discount == 0.5
+
+
+@pytest.mark.parametrize("world", dusdi.envs.WORLDS)
+def test_susd_has_no_penalty_in_any_world(world):
+    fast = dusdi.resolve.resolve_pretrain(dusdi.make(world), "susd", "fast").settings
+    assert fast.objective.penalty_weight == 0
 
 
 @pytest.mark.slow

@@ -69,7 +69,7 @@ def _skill_space(skills: Job) -> SkillSpace:
 
 
 def _unfit(experiment: str, name: str, why: str) -> UsageError:
-    fit = [other for other, kind in METHODS.items() if not kind.learns_task]
+    fit = [other for other, kind in METHODS.items() if kind.used_by == "hierarchy"]
     return UsageError(
         f"method {name!r} can't be in {experiment}: it {why}; choose among {', '.join(fit)}"
     )

@@ -3,7 +3,8 @@
 A job is named by a hash of everything that determines its result, its inputs included. Two
 experiments that need the same run share it, and a job with other settings is another job. Settings
 that have their default are left out of the hash, so that a new setting leaves what was measured
-without it valid; records hold them all the same, and are not used if a default has changed.
+without it valid. Records and runs hold them all the same, and are not used if the default of a
+setting that is still there has changed.
 
 Training and measuring are jobs of their own: "skills" and "task" train, "dci" and "return" measure
 what was trained, and "expert" measures the scripted expert of a world. So a figure of learning
@@ -213,9 +214,18 @@ def is_trained(job: Job, runs: Path) -> bool:
         check_own(file, description)
     except CheckpointError:
         return False
-    if not agree(description.get("settings"), job.all_settings[0]):
-        raise UsageError(
-            f"{folder} holds a run with other settings, since a default has changed; remove it, or "
-            "choose another folder for runs"
-        )
+    check_settings(job, folder, description)
     return description.get("step", 0) >= find_setting(job.settings, "steps")
+
+
+def check_settings(job: Job, folder: Path, description: Mapping[str, Any]) -> None:
+    """Raises a `UsageError` if the run in a job's folder was made with other defaults than now."""
+    said = description.get("settings")
+    flat = without_groups(said) if isinstance(said, Mapping) else {}
+    wanted = without_groups(job.all_settings[0])
+    for name in flat.keys() & wanted.keys() - {"steps"}:
+        if flat[name] != wanted[name]:
+            raise UsageError(
+                f"{folder} holds a run with {name} {flat[name]}, where the default is now "
+                f"{wanted[name]}; remove it, or choose another folder for runs"
+            )

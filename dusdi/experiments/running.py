@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from dusdi.evaluation import evaluate_expert, measure
 from dusdi.experiments.curves import read_curve, thin
-from dusdi.experiments.jobs import Job, is_trained, make_environment
+from dusdi.experiments.jobs import Job, check_settings, is_trained, make_environment
 from dusdi.experiments.records import Record, write_record
 from dusdi.metrics.dci import NAMES
 from dusdi.policy import read_description
@@ -72,18 +74,27 @@ def plan(wanted: Iterable[Job], records: Mapping[str, Record], runs: Path) -> li
 
 
 def _discover_skills(job: Job, runs: Path, progress: bool) -> dict[str, Any]:
-    folder = job.folder(runs)
+    folder = _checked_folder(job, runs)
     world = make_environment(job)
     pretrain(world, out=folder, resume=True, progress=progress, **job.request)
     return _about_training(folder)
 
 
 def _learn_task(job: Job, runs: Path, progress: bool) -> dict[str, Any]:
-    folder = job.folder(runs)
+    folder = _checked_folder(job, runs)
     skills = job.inputs[0].folder(runs) if job.inputs else None
     options: dict[str, Any] = {"out": folder, "resume": True, "progress": progress}
     downstream(skills, job.environment, **options, **job.request)
     return _about_training(folder, "return")
+
+
+def _checked_folder(job: Job, runs: Path) -> Path:
+    """The folder of a training job, in which no run with other defaults is gone on with."""
+    folder = job.folder(runs)
+    with suppress(OSError, ValueError):  # what is damaged is said when the run goes on
+        description = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        check_settings(job, folder, description)
+    return folder
 
 
 def _measure_dci(job: Job, runs: Path, progress: bool) -> dict[str, Any]:

@@ -50,7 +50,7 @@ class DiscriminatorSettings(Group):
     )
     rbf_on: Literal["all", "single"] = setting(
         "all",
-        "entries seen so: all, or those that are all of a factor, and categories",
+        "entries seen as radial basis functions: all, or only categories and factors of one entry",
     )
     background_weight: float = setting(
         0.0, "weight of q_phi's background class, which is no value's (categorical components)"
