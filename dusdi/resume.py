@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from dusdi import checkpoint
 from dusdi.checkpoint import Checkpoint
 from dusdi.errors import CheckpointError, UsageError
-from dusdi.policy import read_description
+from dusdi.policy import policy_name, read_description
 from dusdi.resolve import USER, Resolved, changed
 from dusdi.settings import without_groups
 from dusdi.types import WorldSpec, difference
@@ -156,7 +156,9 @@ def _check_no_policy(folder: Path) -> None:
 
 def _check_own_policies(folder: Path, description: Mapping[str, Any]) -> None:
     """Raises a `UsageError` if a policy of another run is there, which would be overwritten."""
-    for path in sorted(folder.glob("policy*.safetensors")):
+    run = description["settings"]["run"]
+    names = {policy_name(run["seeds"], run["seed"] + i) for i in range(run["seeds"])}
+    for path in sorted(folder / name for name in names if (folder / name).exists()):
         try:
             theirs = read_description(path)
         except CheckpointError:  # damaged: it is written again

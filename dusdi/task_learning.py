@@ -9,7 +9,7 @@ from dusdi.controller import Controller, FlatController, SkillController
 from dusdi.envs.base import World
 from dusdi.errors import UsageError, unknown_name
 from dusdi.hierarchy import check_fit, check_setting
-from dusdi.pretraining import learn
+from dusdi.learning import learn
 from dusdi.resolve import AGENTS
 from dusdi.skills import Skills, load
 from dusdi.tasks import as_task

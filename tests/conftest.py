@@ -29,7 +29,7 @@ os.environ |= {
 }
 
 import dusdi
-from dusdi import checkpoint, pretraining, trainers
+from dusdi import checkpoint, learning, trainers
 from dusdi.policy import read_policy
 from dusdi.types import Factor, WorldSpec
 
@@ -143,7 +143,7 @@ def shared_programs():
     Not for tests that change what is compiled.
     """
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pretraining, "make_trainer", _shared_trainer)
+        patch.setattr(learning, "make_trainer", _shared_trainer)
         yield
 
 

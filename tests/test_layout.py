@@ -11,9 +11,9 @@ ORDER = [
     "progress", "settings", "presets", "spaces", "skill_space", "nets", "normalise", "replay",
     "checkpoint", "envs", "tasks", "stepping", "sources", "methods", "resolve", "agents", "policy",
     "skills", "hierarchy", "controller", "skill_env", "learner", "trainers", "high_level", "run",
-    "resume", "training", "fine_tuning", "pretraining", "task_learning", "rollouts", "metrics",
-    "report", "evaluation", "task_evaluation", "info", "compare", "video", "experiments", "cli",
-    "__main__",
+    "resume", "training", "fine_tuning", "learning", "pretraining", "task_learning", "rollouts",
+    "metrics", "report", "evaluation", "task_evaluation", "info", "compare", "video",
+    "experiments", "cli", "__main__",
 ]  # fmt: skip
 LONGEST = 400
 KINDS = "Categorical|Box|Sphere|Continuous"

@@ -29,7 +29,7 @@ run("render", "g", "--out", "g.gif", "--count", "1")
 run("info", "g")
 run("compare", "g", "d", "c", "--out", "compare.png")
 small = ["--steps", "640", "--seeds", "1", "--worlds", "gunner-2d"]
-run("reproduce", "fig3", *debug, *small, "--out", "results", "--runs", "runs")
+run("reproduce", "fig3", *debug, *small, "--out", "results<<WIDTH>>", "--runs", "runs<<WIDTH>>")
 run("pretrain", "gunner-2d", "--alhpa", "1")
 """
 RUNS = """
@@ -49,11 +49,11 @@ run("downstream", "p", "multi-particle/food-poison-easy", *debug, "--steps", "80
 def test_every_command_works_in_a_terminal(tmp_path):
     """A wide terminal with colours then shows the runs that were made in a narrow one without."""
     check_every_command(tmp_path, RUNS, bars=4, width=60, colour=False)
-    check_every_command(tmp_path, MORE_RUNS, bars=1, width=120, colour=True)
+    check_every_command(tmp_path, MORE_RUNS, bars=3, width=120, colour=True)
 
 
 def check_every_command(folder, runs, *, bars, width, colour):
-    code = COMMANDS.replace("<<RUNS>>", runs)
+    code = COMMANDS.replace("<<RUNS>>", runs).replace("<<WIDTH>>", str(width))
     environment = {} if colour else {"NO_COLOR": "1"}
     terminal = python(code, width=width, cwd=folder, environment=environment)
     raw = terminal.read(seconds=600)

@@ -55,7 +55,7 @@ LAYERS = [
     ("policy, skills", "hierarchy"),
     ("sources, methods", "agents, resolve"),
     ("learner, trainers", "training, run"),
-    ("pretraining", "task_learning"),
+    ("learning, pretraining", "task_learning"),
     ("metrics, report", "evaluation"),
     ("experiments", "info, cli"),
 ]
