@@ -312,6 +312,8 @@ def test_presets_of_worlds_that_are_tuned_for_dusdi_do_not_count(spec):
     gunner = dusdi.make("gunner-2d")
     fast = dusdi.resolve.resolve_pretrain(gunner, "metra", "fast")
     assert (fast.settings.sac.discount, fast.origins["discount"]) == (0.99, "metra's preset fast")
+    susd = dusdi.resolve.resolve_pretrain(gunner, "susd", "fast")
+    assert susd.settings.objective.penalty_weight == 0
     walker = dusdi.resolve.resolve_pretrain(dusdi.make("walker"), "metra", "fast")
     assert (walker.settings.run.num_envs, walker.origins["num_envs"]) == (64, "world walker")
     mine = dusdi.resolve.resolve_pretrain(gunner, "metra", "fast", {"discount": 0.5})
