@@ -96,7 +96,7 @@ def test_club_penalty_by_hand(monkeypatch, spec):
 
 def test_penalty_schedule(monkeypatch, spec):
     with_heads(monkeypatch, OWN, OTHERS)
-    method = make_method(spec, component="categorical:2", penalty_start=1000)
+    method = make_method(spec, component="categorical:2", penalty_start=1000, penalty_weight=0.1)
     batch = make_batch([[0, 1]])
     np.testing.assert_allclose(reward_of(method, batch, 999), [[0.405465, 0.0]], atol=1e-6)
     np.testing.assert_allclose(reward_of(method, batch, 1000), [[0.474780, 0.0693147]], atol=1e-6)

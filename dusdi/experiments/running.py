@@ -91,8 +91,10 @@ def _learn_task(job: Job, runs: Path, progress: bool) -> dict[str, Any]:
 def _checked_folder(job: Job, runs: Path) -> Path:
     """The folder of a training job, in which no run with other defaults is gone on with."""
     folder = job.folder(runs)
+    description = {}
     with suppress(OSError, ValueError):  # what is damaged is said when the run goes on
         description = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    if isinstance(description, Mapping):
         check_settings(job, folder, description)
     return folder
 

@@ -45,6 +45,10 @@ class Csd(Metra):
         "fast": {
             **PLAIN_SAC,
             **FAST_TRAVEL,
+            "alpha": 0.02,  # rewards are small at first
+            # The authors' 3000 and 1e-6 take longer than there are updates.
+            "travel_multiplier": 300.0,
+            "travel_slack": 1e-5,
             "density_hidden": (128, 128),
             "density_lr": 1e-3,
             "least_deviation": 1e-2,  # of normalised observations, of which some hardly move

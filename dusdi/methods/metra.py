@@ -29,7 +29,7 @@ class Metra(Method):
     above_world = True
     presets = {
         "paper": dict(discount=0.99),
-        "fast": {**PLAIN_SAC, **FAST_TRAVEL},
+        "fast": {**PLAIN_SAC, **FAST_TRAVEL, "alpha": 0.02},  # rewards are small at first
         "debug": dict(travel_hidden=(16, 16)),
     }
 

@@ -65,6 +65,7 @@ class Rnd(Method):
         "fast": {
             **PLAIN_SAC,
             "episode_length": 0,
+            "alpha": 0.02,  # bonuses get smaller
             "rnd_hidden": (256, 256),
             "rnd_outputs": 128,
             "rnd_lr": 1e-3,

@@ -75,11 +75,16 @@ class Susd(Method):
             "actor_hidden": (64, 64),
             "critic_hidden": (64, 64),
             "decompose_q": True,
+            "alpha": 0.02,  # rewards are small at first, and their weights, too
+            "travel_scale": 10.0,
+            # The authors' 3000 and 1e-6 take longer than there are updates.
+            "travel_multiplier": 30.0,
+            "travel_slack": 1e-3,
             "travel_hidden": (64, 64),
             "density_hidden": (128, 128),
             "density_lr": 1e-3,
             "least_deviation": 1e-2,
-            "penalty_weight": 0.0,
+            "penalty_weight": 0.0,  # also where a world has one for DUSDi
             "penalty_hidden": (64, 64),
             "penalty_lr": 5e-4,
         },
