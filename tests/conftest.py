@@ -63,6 +63,12 @@ class Sliders(gymnasium.Env):
         return np.append(self.position, self.np_random.uniform(-1, 1))
 
 
+def pytest_collection_modifyitems(items):
+    """The longest tests come first, so that no process waits for one of them at the end."""
+    longest = ("test_quality.py", "test_terminal.py")
+    items.sort(key=lambda item: item.path.name not in longest)
+
+
 @pytest.fixture
 def spec():
     """A description of two controlled factors (entries 0, 1 and 2) and one that is not (3)."""
