@@ -63,12 +63,6 @@ class Sliders(gymnasium.Env):
         return np.append(self.position, self.np_random.uniform(-1, 1))
 
 
-def pytest_collection_modifyitems(items):
-    """The longest tests come first, so that no process waits for one of them at the end."""
-    longest = ("test_quality.py", "test_terminal.py")
-    items.sort(key=lambda item: item.path.name not in longest)
-
-
 @pytest.fixture
 def spec():
     """A description of two controlled factors (entries 0, 1 and 2) and one that is not (3)."""
@@ -204,6 +198,7 @@ def _differing(left, right):
 
 #: Files of tests that train, start processes or simulate physics; `./test quick` leaves them out,
 #: and all tests that need one of the shared runs.
+LONGEST = {"test_quality", "test_terminal"}
 END_TO_END = {
     "test_bench",
     "test_cli",
@@ -228,6 +223,8 @@ SHARED_RUNS = {"gunner_run", "household_run", "task_run"}
 
 
 def pytest_collection_modifyitems(items):
+    # The longest come first, so that no process waits for one of them at the end.
+    items.sort(key=lambda item: item.path.stem not in LONGEST)
     for item in items:
         if item.path.stem in END_TO_END or SHARED_RUNS & set(item.fixturenames):
             item.add_marker(pytest.mark.slow)
