@@ -126,5 +126,5 @@ def _world_table(scores: pd.DataFrame, preset: str) -> list[str]:
             values = [found[name].astype(float) - base[name].astype(float) for name in NAMES]
             style = "+.3f"
         cells = [mean_and_spread(value, style).replace("± +", "± ") for value in values]
-        rows.append([str(method), *cells, mean_text(found["seconds"], ".0f")])
-    return markdown_table(["", *NAMES, "seconds per seed"], rows)
+        rows.append([str(method), *cells, str(len(found)), mean_text(found["seconds"], ".0f")])
+    return markdown_table(["", *NAMES, "seeds", "seconds per seed"], rows)
