@@ -52,6 +52,12 @@ def trained_actor(policy: Skills) -> tuple[Any, Any]:
             f"{found.path} is of another run than the policy beside it; name the folder of the "
             "run that learned the policy"
         )
+    step = found.description.get("step")
+    if step != policy.step:
+        raise CheckpointError(
+            f"{found.path} is of step {step}, but the policy beside it of step {policy.step}; "
+            "resume that run with --resume to have both written again"
+        )
     return _trained(found, policy)
 
 

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import os
+import shutil
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from test_pretrain import Killed, kill_after_save
 import dusdi
 from dusdi.cli import main
 from dusdi.controller import FlatController, SkillController, load_controller
-from dusdi.errors import UsageError, WorldError
+from dusdi.errors import CheckpointError, UsageError, WorldError
 from dusdi.stepping import HostStepper
 from dusdi.task_evaluation import (
     controller_returns,
@@ -138,7 +139,7 @@ def test_a_reward_that_is_not_finite_is_refused_where_it_counts(slider_skills):
 def flat_run(tmp_path_factory):
     """Soft actor-critic on the lamps' reward, hardly trained."""
     folder = tmp_path_factory.mktemp("lights") / "flat"
-    train(folder, Lights(), method="sac", seeds=1, steps=640)
+    train(folder, Lights(), method="sac", seeds=1, steps=640, checkpoint_every=320)
     return folder
 
 
@@ -162,6 +163,15 @@ def test_a_policy_that_can_not_be_fine_tuned_is_refused(flat_run, gunner_run):
     less = type("Less", (Lights,), {"spec": LAMPS})
     with pytest.raises(UsageError, match="without reward, not a task"):
         dusdi.downstream(flat_run, less(), agent="sac", **DEBUG)
+
+
+def test_a_checkpoint_of_another_step_than_the_policy_is_not_started_from(flat_run, tmp_path):
+    copy = shutil.copytree(flat_run, tmp_path / "copy")
+    older = sorted((copy / "checkpoints").iterdir())[:-1]
+    assert older
+    sorted((copy / "checkpoints").iterdir())[-1].unlink()
+    with pytest.raises(CheckpointError, match="but the policy beside it of step 640"):
+        dusdi.downstream(copy, Lights(), agent="sac", **DEBUG)
 
 
 # --- runs ---

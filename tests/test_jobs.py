@@ -129,6 +129,10 @@ def test_a_record_that_was_changed_or_damaged_is_not_used(tmp_path):
         record_path(tmp_path, ours).write_text(text)
         with pytest.warns(UserWarning, match="is not used"):
             assert read_record(tmp_path, ours) is None
+    record_path(tmp_path, ours).unlink()
+    record_path(tmp_path, ours).mkdir()
+    with pytest.warns(UserWarning, match="is not used"):
+        assert read_record(tmp_path, ours) is None
 
 
 def test_a_new_setting_leaves_records_valid_and_a_changed_default_does_not(tmp_path):
@@ -160,12 +164,17 @@ def test_a_run_with_other_defaults_is_not_taken_for_trained(gunner_run, tmp_path
     assert is_trained(made, tmp_path)
     networks = {**made.settings["networks"], "log_std_min": -5.0}
     other = dataclasses.replace(made, settings={**made.settings, "networks": networks})
-    with pytest.raises(UsageError, match=r"log_std_min -10\.0, where the default is now -5"):
+    with pytest.raises(UsageError, match=r"with log_std_min -10\.0, not -5"):
         is_trained(other, tmp_path)
-    with pytest.raises(UsageError, match=r"log_std_min -10\.0, where the default is now -5"):
+    with pytest.raises(UsageError, match=r"with log_std_min -10\.0, not -5"):
         run(other, Folders(tmp_path, tmp_path / "records"))  # which would go on with that run
-    longer = {**made.settings, "run": {**made.settings["run"], "steps": 640}}
-    assert is_trained(dataclasses.replace(made, settings=longer), tmp_path)
+    shorter = {**made.settings, "run": {**made.settings["run"], "steps": 640}}
+    with pytest.raises(UsageError, match="with steps 1920, not 640"):
+        is_trained(dataclasses.replace(made, settings=shorter), tmp_path)
+    elsewhere = dataclasses.replace(made, environment="multi-particle")
+    shutil.copytree(gunner_run, elsewhere.folder(tmp_path))
+    with pytest.raises(UsageError, match="in another world than multi-particle"):
+        is_trained(elsewhere, tmp_path)
 
 
 # --- curves ---

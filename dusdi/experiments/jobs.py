@@ -219,13 +219,20 @@ def is_trained(job: Job, runs: Path) -> bool:
 
 
 def check_settings(job: Job, folder: Path, description: Mapping[str, Any]) -> None:
-    """Raises a `UsageError` if the run in a job's folder was made with other defaults than now."""
+    """Raises a `UsageError` if the run in a job's folder is not the one that the job would make.
+
+    The folder's name leaves out settings that have their default, and defaults may have changed.
+    """
     said = description.get("settings")
     flat = without_groups(said) if isinstance(said, Mapping) else {}
     wanted = without_groups(job.all_settings[0])
-    for name in flat.keys() & wanted.keys() - {"steps"}:
+    for name in wanted.keys() & flat.keys():
         if flat[name] != wanted[name]:
-            raise UsageError(
-                f"{folder} holds a run with {name} {flat[name]}, where the default is now "
-                f"{wanted[name]}; remove it, or choose another folder for runs"
-            )
+            raise _other_run(folder, f"with {name} {flat[name]}, not {wanted[name]}")
+    world = json.loads(json.dumps(make_environment(job).spec.to_json()))
+    if flat and description.get("world") != world:
+        raise _other_run(folder, f"in another world than {world['name']}")
+
+
+def _other_run(folder: Path, what: str) -> UsageError:
+    return UsageError(f"{folder} holds a run {what}; remove it, or choose another folder for runs")

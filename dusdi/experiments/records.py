@@ -51,7 +51,7 @@ def read_record(folder: Path, job: Job) -> Record | None:
             reason = "a setting that it was made with has another default now"
     except FileNotFoundError:
         return None
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         reason = f"it can't be read: {type(error).__name__}: {error}"
     warnings.warn(f"{path} is not used, since {reason}", stacklevel=2)
     return None
