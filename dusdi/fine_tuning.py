@@ -34,7 +34,9 @@ ACTOR_FIELDS = (
 def actor_settings(settings: Mapping[str, Any]) -> Layer:
     """What a run that starts from a policy takes over from the settings of the policy's run."""
     networks = settings["networks"]
-    return Layer("the policy it starts from", {name: networks[name] for name in ACTOR_FIELDS})
+    kept = {name: networks[name] for name in ACTOR_FIELDS}
+    # Random actions would throw away the first steps of a policy that is there already.
+    return Layer("the policy it starts from", {**kept, "random_steps": 0})
 
 
 def trained_actor(policy: Skills) -> tuple[Any, Any]:

@@ -122,9 +122,13 @@ class Learner:
         return normalise.apply(normaliser, observation, used=used)
 
     def act(self, state: TrainState, random: bool) -> tuple[TrainState, jax.Array]:
-        """Actions [n, A] for the current observations and skills; uniform ones while `random`."""
+        """Actions [n, A] for the current observations and skills.
+
+        While `random`, before anything is learned, they are uniform; a policy that is fine-tuned,
+        which has no random steps, acts itself.
+        """
         key, action_key = jax.random.split(state.key)
-        if random:
+        if random and self.settings.sac.random_steps:
             shape = (self.settings.run.num_envs, self.spec.action_size)
             action = jax.random.uniform(action_key, shape, minval=-1.0, maxval=1.0)
         else:

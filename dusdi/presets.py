@@ -30,10 +30,10 @@ PRESETS: dict[str, dict[str, Any]] = {
         input_gain=0.1,
         state_independent_std=True,
         normalise_observations=True,  # for radial basis functions and gains
-        # Big steps of soft actor-critic; only the next ten or so steps of a skill count.
+        # Big steps of soft actor-critic; only the next 15 or so steps of a skill count.
         actor_lr=3e-3,
         critic_lr=3e-3,
-        discount=0.9,
+        discount=0.93,
         tau=0.05,
         alpha=0.1,
         twin_critics=False,

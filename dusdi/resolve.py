@@ -211,8 +211,7 @@ def resolve_pretrain(
     """The settings of a run of skill discovery in a world.
 
     Args:
-      world: its presets count if the method learns no task, and more than the method's unless
-        that says otherwise (`Method.above_world`).
+      world: its presets count more than the method's, if the method learns no task.
       method: a method's name or class.
       preset: settings to start from.
       fields: what the user says; counts most.
@@ -227,8 +226,10 @@ def resolve_pretrain(
         own = found.presets.get(base, {})
         layers.append(Layer(f"{found.name}'s preset {base}", own, strict=True))
     if not found.learns_task:
-        wanted = Layer(f"world {world.spec.name}", world.presets.get(preset, {}))
-        layers.insert(1 if found.above_world else len(layers), wanted)
+        where = f"world {world.spec.name}"
+        layers.append(Layer(where, world.presets.get(preset, {})))
+        own = world.method_presets.get(preset, {}).get(found.name, {})
+        layers.append(Layer(where, own, strict=True))
     layers += [*more, Layer(USER, fields or {}, strict=True)]
     values, origins = _stacked(pretrain_groups(found), layers)
     settings = PretrainSettings(method=name, preset=preset, **values)  # type: ignore[arg-type]

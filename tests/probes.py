@@ -31,7 +31,7 @@ TINY = dict(
 
 def settings_for(spec: WorldSpec, method: Any = "dusdi", preset: str = "debug", **fields: Any):
     """The settings of a run of skill discovery in a world of that description."""
-    world: Any = SimpleNamespace(spec=spec, presets={})
+    world: Any = SimpleNamespace(spec=spec, presets={}, method_presets={})
     return resolve_pretrain(world, method, preset, fields).settings
 
 

@@ -20,7 +20,7 @@ def test_every_value_says_where_it_comes_from(capsys):
     settings = found["settings"]
     origins = found["origins"]
     assert (settings["method"], settings["preset"]) == ("dusdi", "fast")
-    assert settings["sac"]["discount"] == 0.93 and origins["discount"] == "world multi-particle"
+    assert settings["sac"]["alpha"] == 0.02 and origins["alpha"] == "world multi-particle"
     assert settings["sac"]["tau"] == 0.05 and origins["tau"] == "preset fast"
     assert settings["objective"]["discriminator_hidden"] == []
     assert origins["discriminator_hidden"] == "dusdi's preset fast"
@@ -53,7 +53,7 @@ def test_the_table_fits_the_terminal(capsys, monkeypatch, width, documented):
     assert main(["config", "pretrain", *words[:1]]) == 0
     text = capsys.readouterr().out
     assert all(len(line) <= width for line in text.splitlines())
-    assert re.search(r"^  discount +0\.93 +world multi-particle( +gamma.*)?$", text, re.M)
+    assert re.search(r"^  alpha +0\.02 +world multi-particle( +.*)?$", text, re.M)
     assert re.search(r"^  discriminator_hidden +none +dusdi's preset fast", text, re.M)
     assert text.count("normalise_observations") == 1
     assert ("gamma" in text) == documented

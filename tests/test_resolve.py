@@ -27,6 +27,7 @@ from dusdi.tasks import TASKS, make_task
 WORLD = SimpleNamespace(
     spec=Noise.spec,
     presets={"fast": {"alpha": 0.5, "discount": 0.8, "penalty_lr": 1e-3, "tau": 0.5}},
+    method_presets={"fast": {"dusdi": {"alpha": 0.6, "penalty_start": 5}}},
     task_presets={"fast": {"ppo": {"clip": 0.3}, "sac": {"tau": 0.03}}},
 )
 
@@ -40,6 +41,7 @@ def test_each_layer_counts_more_than_those_before_it():
     assert found["num_envs"] == (256, "preset fast")
     assert found["rbf_features"] == (16, "dusdi's preset fast")
     assert found["discount"] == (0.8, "world noise")
+    assert found["penalty_start"] == (5, "world noise")
     assert found["tau"] == (0.4, "a start")
     assert found["alpha"] == (0.7, "you")
     assert (settings.method, settings.preset) == ("dusdi", "fast")
@@ -211,8 +213,10 @@ def test_presets_of_worlds_name_fields_of_some_method(name):
     kinds = [kind for method in METHODS.values() for kind in pretrain_groups(method).values()]
     known = {field for kind in kinds for field in kind.fields()}
     presets = WORLDS[name].presets
-    assert set(presets) <= set(PRESETS)
+    own = WORLDS[name].method_presets
+    assert {*presets, *own} <= set(PRESETS)
     assert {field for preset in presets.values() for field in preset} <= known
+    assert {method for preset in own.values() for method in preset} <= set(METHODS)
 
 
 @pytest.mark.parametrize("name", TASKS)

@@ -338,6 +338,9 @@ def test_the_built_in_worlds_do_not_terminate(world):
 @pytest.mark.parametrize("name", WORLDS)
 def test_every_field_of_a_worlds_presets_is_a_setting(name):
     world = make(name)
-    for preset, fields in world.presets.items():
-        settings = resolve_pretrain(world, "dusdi", preset).settings.flat()
-        assert {field: settings.get(field) for field in fields} == fields
+    for preset in ("fast", "paper"):
+        shared = world.presets.get(preset, {})
+        for method, fields in world.method_presets.get(preset, {"dusdi": {}}).items():
+            settings = resolve_pretrain(world, method, preset).settings.flat()
+            wanted = {**shared, **fields}
+            assert {field: settings.get(field) for field in wanted} == wanted

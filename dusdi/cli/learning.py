@@ -39,7 +39,9 @@ TASK_HELP = f"a task (see `dusdi envs`), or one of your own: {OWN}"
 #: Groups of settings that are called otherwise in help than in Python.
 TITLES = {"sac": "soft actor-critic", "ppo": "proximal policy optimisation"}
 #: Stands for a world or task that is not named: it changes no preset.
-UNNAMED: Any = SimpleNamespace(spec=SimpleNamespace(name=""), presets={}, task_presets={})
+UNNAMED: Any = SimpleNamespace(
+    spec=SimpleNamespace(name=""), presets={}, method_presets={}, task_presets={}
+)
 
 
 def chosen_method(words: Sequence[str]) -> type[Method]:

@@ -67,11 +67,14 @@ class World(abc.ABC):
 
     Attributes:
       spec: all that a learner needs to know of it.
-      presets: settings that this world needs, by preset: {"fast": {"alpha": 0.05}}.
+      presets: settings that every method needs in this world, by preset: {"fast": {"steps": 9}}.
+      method_presets: settings that single methods need, by preset and method, which count more:
+        {"fast": {"dusdi": {"alpha": 0.05}}}.
       task_presets: the same for the agents that learn it as a task.
       expert: a scripted policy that does what each skill component asks; None if there is none. It
         takes a state and a skill [C] of `EXPERT_VALUES` values and returns an action [A]. On the
         host all of them have a leading [n].
+      tuning_task: the task by which settings of methods are chosen in this world, if they are.
       causal: bool [K, C], whether a reward channel can depend on a skill component, for the causal
         policy gradient; None if that is not known.
       views: the kinds of images it can render, if there are several.
@@ -83,8 +86,10 @@ class World(abc.ABC):
 
     spec: WorldSpec
     presets: Mapping[str, Mapping[str, Any]] = {}
+    method_presets: Mapping[str, Mapping[str, Mapping[str, Any]]] = {}
     task_presets: TaskPresets = {}
     expert: Callable[[EnvState, Array], Array] | None = None
+    tuning_task: str = ""
     causal: np.ndarray | None = None
     views: Sequence[str] = ()
     larger: Sequence[Mapping[str, Any]] = ()

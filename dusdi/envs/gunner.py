@@ -79,7 +79,7 @@ class Gunner2D(JaxWorld):
         categorical=(6,),
     )
     #: An action takes effect at once. With the usual discount some seeds end in a worse optimum.
-    presets = {"fast": {"discount": 0.7}}
+    tuning_task = "limited"
     published_dci = {"dusdi": (0.864, 0.864, 0.897), "diayn-mc": (0.016, 0.024, 0.821)}
 
     def expert(self, state, skill):

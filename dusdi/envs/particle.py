@@ -29,6 +29,14 @@ SIMPLE_ACTION = 2  # action entries per agent: (x, y)
 MOST_AGENTS = 1000
 
 
+#: The first rewards are tiny beside the entropy of fifty action entries, so the temperature starts
+#: low; it then rises to keep the policy from becoming deterministic too early.
+ACTING = {"alpha": 0.02, "learn_alpha": True, "target_entropy": 0.4}
+#: An agent on its way to its own distance passes through those of other values; the prior mixture
+#: bounds what that costs. The width of the RBF features sets how far apart the values settle.
+TELLING = {"prior_mixture": 0.3, "rbf_features": 18, "discriminator_lr": 2e-3}
+
+
 class ParticleState(NamedTuple):
     """The state of all agents and stations.
 
@@ -54,30 +62,23 @@ class MultiParticle(JaxWorld):
       simple_actions: whether an agent has two action entries (x, y) instead of five.
     """
 
-    #: The first rewards are tiny beside the entropy of fifty action entries, so the temperature
-    #: starts low; it then rises to keep the policy from becoming deterministic too early.
-    presets = {
+    presets = {"fast": {"steps": 3_072_000}}
+    method_presets = {
         "fast": {
-            "steps": 3_072_000,
-            "alpha": 0.02,
-            "learn_alpha": True,
-            "target_entropy": 0.4,
-            # An agent on its way to its own distance passes through those of other values. The
-            # discount makes the way worth it, the prior mixture bounds what it costs.
-            "discount": 0.93,
-            "prior_mixture": 0.3,
-            # The width of the RBF features sets how far apart the values settle. With more of them
-            # (narrower ones) values lie closer together; with fewer, the last do not fit in.
-            "rbf_features": 18,
-            "discriminator_lr": 2e-3,
-            # Distances of other agents tell nothing, so q_psi may be weak, and matters little.
-            "penalty_hidden": (),
-            "penalty_lr": 2e-3,
-            "penalty_weight": 0.1,
-            "background_weight": 1.5,
-            "background_steps": 3_072_000,
+            "dusdi": {
+                **ACTING,
+                **TELLING,
+                # Distances of other agents tell nothing, so q_psi may be weak, and matters little.
+                "penalty_hidden": (),
+                "penalty_lr": 2e-3,
+                "penalty_weight": 0.1,
+                "background_weight": 1.5,
+                "background_steps": 3_072_000,
+            },
+            "diayn-mc": {**ACTING, **TELLING},
         }
     }
+    tuning_task = "food-poison-medium"
     published_dci = {"dusdi": (0.705, 0.750, 0.849), "diayn-mc": (0.002, 0.003, 0.791)}
     larger = ({"agents": 20}, {"agents": 40})
 

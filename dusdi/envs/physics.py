@@ -21,8 +21,6 @@ PHYSICS_PRESET: dict[str, Any] = {
     "num_envs": 64,
     "steps_per_update": 32,
     "batch_size": 128,
-    "alpha": 0.05,
-    "learn_alpha": True,
 }
 
 

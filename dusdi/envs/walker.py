@@ -75,6 +75,15 @@ LEG = """
 """
 SIDES = {"right": -0.05, "left": 0.05}  # and where their legs are along y
 GEARS = {"hip": 100, "knee": 50, "ankle": 20}  # torques at full action, in newton metres
+#: One actor, and a longer horizon than in other worlds, as it takes a while to get up.
+ACTING = {
+    "additive_actor": False,
+    "input_gain": 0.0,
+    "discount": 0.99,
+    "alpha": 0.05,
+    "learn_alpha": True,
+    "target_entropy": 0.0,
+}
 
 
 class Walker(HostWorld):
@@ -97,17 +106,12 @@ class Walker(HostWorld):
         ),
         episode_length=1000,
     )
-    #: A longer horizon than in other worlds, as it takes a while to get up.
-    presets = {
+    presets = {"fast": {**PHYSICS_PRESET, "steps": 512_000, "batch_size": 192}}
+    method_presets = {
         "fast": {
-            **PHYSICS_PRESET,
-            "steps": 512_000,
-            "batch_size": 192,
-            "additive_actor": False,
-            "input_gain": 0.0,
-            "discount": 0.99,
-            "target_entropy": 0.0,
-            "penalty_weight": 0.1,  # position and velocity can't be independent
+            # Position and velocity can't be independent, so the penalty is weak.
+            "dusdi": {**ACTING, "penalty_weight": 0.1},
+            "diayn-mc": ACTING,
         }
     }
 

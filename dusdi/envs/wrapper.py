@@ -18,6 +18,7 @@ def _share_attributes(wrapper: World, world: World) -> None:
     """Gives a wrapper what a world says of itself, except what was published of it."""
     wrapper.spec = world.spec
     wrapper.presets = world.presets
+    wrapper.method_presets = world.method_presets
     wrapper.task_presets = world.task_presets
     wrapper.causal = world.causal
     wrapper.views = world.views

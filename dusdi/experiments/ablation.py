@@ -30,11 +30,14 @@ DECISIONS: dict[str, dict[str, Any]] = {
     "twin critics": {"twin_critics": True},
     "entropy as a Q channel": {"entropy_backup": "channel"},
     "fixed temperature": {"learn_alpha": False},
+    "discount of the first release": {"discount": 0.95},
     "linear q_psi": {"penalty_hidden": ()},
     "penalty with the paper's weight": {"penalty_weight": 0.1},
     "no background class": {"background_weight": 0.0},
     "no prior mixture": {"prior_mixture": 0.0},
 }
+#: How settings begin that are worth little each, and are therefore switched back at once, too.
+DISCRIMINATORS = ("discriminator", "rbf", "penalty")
 #: Settings of a world that are no decisions: how much is learned, and in how large steps.
 BUDGET = ("steps", "num_envs", "steps_per_update", "batch_size", "background_steps")
 
@@ -42,13 +45,16 @@ BUDGET = ("steps", "num_envs", "steps_per_update", "batch_size", "background_ste
 def world_decisions(world: str, preset: str) -> dict[str, dict[str, Any]]:
     """Each setting of a world's own switched back to what the preset says for all worlds."""
     made = make(world)
-    own = made.presets.get(preset, {})
+    own = made.method_presets.get(preset, {}).get("dusdi", {})
     usual = resolve_pretrain(Plain(made.spec), preset=preset).settings.flat()  # type: ignore[arg-type]
-    return {
-        f"{name} {usual[name]} instead of {value}": {name: usual[name]}
-        for name, value in own.items()
-        if name not in BUDGET and usual[name] != value
+    changed = [name for name, value in own.items() if name not in BUDGET and usual[name] != value]
+    decisions = {
+        f"{name} {usual[name]} instead of {own[name]}": {name: usual[name]} for name in changed
     }
+    together = {name: usual[name] for name in changed if name.startswith(DISCRIMINATORS)}
+    if len(together) > 1:
+        decisions["discriminators as in other worlds: " + ", ".join(together)] = together
+    return decisions
 
 
 class Plain(NamedTuple):
@@ -56,6 +62,7 @@ class Plain(NamedTuple):
 
     spec: WorldSpec
     presets: dict[str, Any] = {}
+    method_presets: dict[str, Any] = {}
 
 
 def _all_decisions(world: str, preset: str) -> dict[str, dict[str, Any]]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from dusdi.errors import UsageError
 from dusdi.experiments.jobs import Job
@@ -12,7 +14,8 @@ from dusdi.experiments.task_figure import task_cells, write_task_figure
 from dusdi.methods import find_method
 from dusdi.tasks import TASKS
 
-METHODS = ("dusdi", "diayn", "diayn-mc", "sac")
+#: The paper's nine methods, and SUSD, which is later.
+METHODS = ("dusdi", "diayn", "cic", "csd", "metra", "icm", "rnd", "elden", "sac", "susd")
 
 
 def cells(settings: Settings) -> list[Cell]:
@@ -22,14 +25,27 @@ def cells(settings: Settings) -> list[Cell]:
         for method in settings.methods or METHODS:
             for seed in range(settings.seeds):
                 labels = {"task": task, "method": method, "seed": seed}
-                found += task_cells(labels, _task_job(settings, task, method, seed))
+                found += task_cells(labels, task_run(settings, task, method, seed))
     return found
 
 
-def _task_job(settings: Settings, task: str, method: str, seed: int) -> Job:
+def task_run(
+    settings: Settings,
+    task: str,
+    method: str,
+    seed: int,
+    fields: Mapping[str, Any] | None = None,
+    task_fields: Mapping[str, Any] | None = None,
+) -> Job:
     """Returns the run of a method on a task, in the way that the method is meant to be used.
 
     A method that learns from the task's own reward has nothing to pretrain.
+
+    Args:
+      settings: what to reproduce with.
+      task, method, seed: of the run.
+      fields: changes to the method's settings.
+      task_fields: changes to the settings of the run on the task.
     """
     kind = find_method(method)
     agent = "ppo" if kind.used_by == "hierarchy" else "sac"
@@ -39,8 +55,11 @@ def _task_job(settings: Settings, task: str, method: str, seed: int) -> Job:
             "has soft actor-critic alone; name sac, or a method that discovers skills"
         )
     if kind.learns_task:
-        return settings.task(task, agent, seed, None)
-    return settings.task(task, agent, seed, settings.skills(task.split("/")[0], method, seed))
+        return settings.task(
+            task, agent, seed, None, fields={**(task_fields or {}), **(fields or {})}
+        )
+    skills = settings.skills(task.split("/")[0], method, seed, fields=fields or {})
+    return settings.task(task, agent, seed, skills, fields=task_fields or {})
 
 
 def write(results: Results) -> list[Path]:

@@ -80,9 +80,10 @@ class Settings:
         fields = {**self.fields, **options.pop("fields", {})}
         return skills_job(world, method, seed, preset=self.preset, fields=fields, **options)
 
-    def task(self, task: str, agent: str, seed: int, skills: Job | None) -> Job:
+    def task(self, task: str, agent: str, seed: int, skills: Job | None, **options: Any) -> Job:
         """Returns the downstream job with these settings; see `task_job`."""
-        return task_job(task, agent, seed, skills, preset=self.preset, fields=self.task_fields)
+        fields = {**options.pop("fields", {}), **self.task_fields}
+        return task_job(task, agent, seed, skills, preset=self.preset, fields=fields, **options)
 
 
 @dataclass(frozen=True)

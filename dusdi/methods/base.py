@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import abc
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
 import jax
@@ -22,6 +22,7 @@ from dusdi.spaces import Space, parse_space, space_text
 from dusdi.types import Batch, Metrics, WorldSpec
 
 MethodState = Any  # a pytree, different in each method
+LARGEST_GRID = 8  # combinations of settings that a method is tuned by, so that all have equal care
 
 
 @dataclasses.dataclass(frozen=True)
@@ -119,8 +120,9 @@ class Method(abc.ABC):
       name: what users call it.
       Settings: its group of settings.
       presets: fields of a run in which its presets differ from those that all methods share.
+      grid: the settings that `dusdi reproduce tuning` tries, each with its values, in all
+        combinations; at most `LARGEST_GRID` of them.
       used_by: what its result is for: a hierarchy that chooses skills, or fine-tuning.
-      above_world: whether its presets count more than a world's, which are tuned for DUSDi.
       learns_task: whether its reward is the world's, so that returns mean something.
       skill_space: the skills it learns.
       channels: the names of its reward channels, one Q function each.
@@ -129,8 +131,8 @@ class Method(abc.ABC):
     name: ClassVar[str]
     Settings: ClassVar[type[MethodSettings]]
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
+    grid: ClassVar[Mapping[str, Sequence[Any]]] = {}
     used_by: ClassVar[Literal["hierarchy", "fine-tuning"]] = "hierarchy"
-    above_world: ClassVar[bool] = False
     learns_task: ClassVar[bool] = False
 
     skill_space: SkillSpace

@@ -70,7 +70,7 @@ class Cic(Method):
 
     name = "cic"
     Settings = CicSettings
-    above_world = True
+    grid = {"discount": (0.93, 0.99), "target_entropy": (-0.5, 0.0)}
     presets = {
         "paper": dict(discount=0.99),
         "fast": {**PLAIN_SAC, "cic_hidden": (256, 256), "cic_lr": 1e-3},

@@ -13,6 +13,7 @@ import jax
 
 from dusdi.methods.base import FactoredSkillSettings, Method, MethodSettings, mean_score
 from dusdi.methods.dusdi import FAST_DISCRIMINATORS
+from dusdi.presets import PLAIN_SAC
 from dusdi.settings import setting
 from dusdi.skill_space import Component, SkillSpace, merged
 from dusdi.sources.discriminate import DiscriminatorSettings, own_discriminators
@@ -73,6 +74,17 @@ class Diayn(DiaynMC):
 
     name = "diayn"
     Settings = DiaynSettings
+    grid = {"discount": (0.93, 0.99), "target_entropy": (-0.5, 0.0)}
+    #: Soft actor-critic and discriminators that have room for as many values as it can have.
+    presets = {
+        "fast": dict(
+            PLAIN_SAC,
+            mask_steps=0,
+            discriminator_hidden=(256, 256),
+            discriminator_lr=1e-3,
+        ),
+        "debug": dict(discriminator_hidden=(16, 16)),
+    }
 
     def _space(self, factored, settings):
         return SkillSpace((Component("skill", merged(factored.spaces, settings.max_skills)),))

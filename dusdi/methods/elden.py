@@ -70,8 +70,8 @@ class Elden(Method):
 
     name = "elden"
     Settings = EldenSettings
+    grid = {"discount": (0.93, 0.99), "target_entropy": (-0.5, 0.0)}
     used_by = "fine-tuning"
-    above_world = True
     presets = {
         "paper": dict(discount=0.99),
         "fast": {**PLAIN_SAC, "episode_length": 0, "model_hidden": (64, 64), "model_lr": 1e-3},

@@ -52,8 +52,8 @@ class Icm(Method):
 
     name = "icm"
     Settings = IcmSettings
+    grid = {"discount": (0.93, 0.99), "target_entropy": (-0.5, 0.0)}
     used_by = "fine-tuning"
-    above_world = True
     presets = {
         "paper": dict(discount=0.99),
         "fast": {

@@ -20,6 +20,7 @@ class Flat(Method):
 
     name = "sac"
     Settings = FlatSettings
+    grid = {"discount": (0.95, 0.99), "target_entropy": (-0.5, 0.0)}
     used_by = "fine-tuning"
     learns_task = True
     presets = {

@@ -63,7 +63,7 @@ class Susd(Method):
 
     name = "susd"
     Settings = SusdSettings
-    above_world = True
+    grid = {"discount": (0.93, 0.99), "travel_scale": (1.0, 10.0)}
     presets = {
         "paper": dict(discount=0.99),
         "fast": {

@@ -1,0 +1,115 @@
+"""Tuning: every method's settings in every world, found with equal effort on tuning seeds.
+
+Each method declares a small grid (`Method.grid`). Every combination is used on the world's tuning
+task as the method is meant to be used, and the one with the highest mean return is chosen. What is
+chosen belongs into the presets (`World.method_presets`), and a test compares them with the table.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from dusdi.envs import WORLDS
+from dusdi.errors import UsageError
+from dusdi.experiments.fig4 import METHODS, task_run
+from dusdi.experiments.jobs import return_job
+from dusdi.experiments.results import Results, markdown_table, mean_and_spread, mean_text
+from dusdi.experiments.settings import Cell, Settings
+from dusdi.methods import find_method
+from dusdi.methods.base import LARGEST_GRID
+from dusdi.resolve import resolve_downstream
+from dusdi.tasks import make_task
+
+FIRST_SEED = 100  # tuning seeds are no seeds of the other tables
+EPISODES = 100  # that the return of a run is measured on
+SHARE = 4  # a run on the tuning task has this part of the task's steps
+
+
+def combinations(method: str) -> Iterator[dict[str, Any]]:
+    """Yields the settings that a method is tuned by."""
+    grid = find_method(method).grid
+    found = [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
+    if len(found) > LARGEST_GRID:
+        raise UsageError(
+            f"the grid of {method} has {len(found)} combinations; at most {LARGEST_GRID} are fair"
+        )
+    yield from found
+
+
+def describe(fields: Mapping[str, Any]) -> str:
+    """Returns settings as text."""
+    return ", ".join(f"{name} {value}" for name, value in fields.items()) or "the preset"
+
+
+def cells(settings: Settings) -> list[Cell]:
+    """Returns every combination of every method in the worlds that have a tuning task."""
+    found = []
+    places = [f"{name}/{world.tuning_task}" for name, world in WORLDS.items() if world.tuning_task]
+    for task in settings.chosen(places):
+        steps = tuning_steps(task, settings.preset)
+        # Seed after seed: if it is stopped, what is done compares all settings.
+        for seed in range(FIRST_SEED, FIRST_SEED + settings.seeds):
+            for method in settings.methods or METHODS:
+                for fields in combinations(method):
+                    labels = {
+                        "world": task.split("/")[0],
+                        "method": method,
+                        "settings": describe(fields),
+                        "seed": seed,
+                    }
+                    job = task_run(settings, task, method, seed, fields, {"steps": steps})
+                    found.append(
+                        Cell(labels, return_job(job, episodes=EPISODES), frozenset(fields))
+                    )
+    return found
+
+
+def tuning_steps(task: str, preset: str) -> int:
+    """Returns the environment steps of a run on the tuning task, the same for all methods."""
+    resolved = resolve_downstream(make_task(task), "ppo", preset)
+    return resolved.settings.run.steps // SHARE
+
+
+def write(results: Results) -> list[Path]:
+    """Writes the return of each run (CSV) and a table of the settings with what is chosen."""
+    scores = results.scores("return")
+    first = FIRST_SEED
+    last = FIRST_SEED + results.settings.seeds - 1
+    lines = [
+        "# Settings of every method, found with equal effort",
+        "",
+        f"Each method declares a grid of at most {LARGEST_GRID} combinations of settings. Each is "
+        f"tried on tuning seeds {first} to {last}, which no other table uses: skills are learned "
+        "as for Figure 4, then the world's tuning task for "
+        f"1/{SHARE} of its steps. The return is the mean ± standard deviation over seeds, each on "
+        f"{EPISODES} episodes of its own. The highest mean is chosen (**bold**).",
+    ]
+    for world, own in scores.groupby("world", sort=False):
+        task = f"{world}/{WORLDS[str(world)].tuning_task}"
+        lines += ["", f"## {world}, by `{task}`", "", *_world_table(own)]
+    return [results.write_csv(scores), results.write_markdown(lines)]
+
+
+def _world_table(scores: pd.DataFrame) -> list[str]:
+    """Returns the lines of a world's table."""
+    best = choose(scores)
+    rows = []
+    for keys, own in scores.groupby(["method", "settings"], sort=False):
+        method, settings = map(str, keys)
+        text = mean_and_spread(own["return"], ",.1f")
+        chosen = best[method] == settings
+        mark = "**" if chosen else ""
+        cells = [method, f"{mark}{settings}{mark}", f"{mark}{text}{mark}"]
+        rows.append([*cells, str(len(own)), mean_text(own["seconds"], ".0f")])
+    return markdown_table(["method", "settings", "return", "seeds", "seconds on the task"], rows)
+
+
+def choose(scores: pd.DataFrame) -> dict[str, str]:
+    """Returns the settings of each method that have the highest mean return in a world."""
+    means = scores.groupby(["method", "settings"], sort=False)["return"].mean()
+    return {str(method): str(own.idxmax()[1]) for method, own in means.groupby("method")}
