@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import math
+from typing import NamedTuple
 
 import flax.linen as nn
 import jax
@@ -18,11 +19,23 @@ import numpy as np
 LOG_2PI = math.log(2 * math.pi)
 
 
+class OneHot(NamedTuple):
+    """Rows of zeros with a one in them, which networks look up instead of multiplying them.
+
+    Attributes:
+      index: where the ones are, int32 [B].
+      size: entries of each row.
+    """
+
+    index: jax.Array
+    size: int
+
+
 class EnsembleDense(nn.Module):
     """E dense layers: x [B, in], the same for all, or [E, B, in] -> [E, B, features].
 
     An input that all share may come in several arrays, as if they were concatenated; then no
-    gradient is computed for those that need none.
+    gradient is computed for those that need none. It may also be a single `OneHot`.
 
     Attributes:
       members: E.
@@ -41,7 +54,9 @@ class EnsembleDense(nn.Module):
     total: bool = False
 
     @nn.compact
-    def __call__(self, x: jax.Array, *more: jax.Array) -> jax.Array:
+    def __call__(self, x: jax.Array | OneHot, *more: jax.Array) -> jax.Array:
+        if isinstance(x, OneHot):
+            return jnp.swapaxes(self._kernel(x.size, True)[x.index], 0, 1)
         parts = (x, *more)
         shared = x.ndim == 2
         kernel = self._kernel(sum(part.shape[-1] for part in parts), shared)
@@ -98,7 +113,7 @@ class EnsembleMLP(nn.Module):
     def __call__(
         self,
         *x: jax.Array,
-        skill: jax.Array | None = None,
+        skill: jax.Array | OneHot | None = None,
         x_mask: np.ndarray | None = None,
         skill_mask: np.ndarray | None = None,
     ) -> jax.Array:
@@ -110,9 +125,13 @@ class EnsembleMLP(nn.Module):
         width = self.hidden[0]
         inputs = sum(part.shape[-1] for part in x)
         h = EnsembleDense(self.members, width, gain=self.input_gain, name="state")(*x)
-        if skill is not None and skill.shape[-1]:
-            skill = skill if skill_mask is None else masked(skill, skill_mask)
-            fan_in = inputs + skill.shape[-1]
+        size = _width(skill)
+        if skill is not None and size:
+            if skill_mask is not None:
+                assert not isinstance(skill, OneHot)
+                skill = masked(skill, skill_mask)
+                size = _width(skill)
+            fan_in = inputs + size
             h += EnsembleDense(self.members, width, fan_in, False, name="skill")(skill)
             if self.film:
                 # The initial scales differ from 1 by numbers of the size 1.
@@ -121,6 +140,13 @@ class EnsembleMLP(nn.Module):
         for i, width in enumerate(self.hidden[1:]):
             h = nn.relu(EnsembleDense(self.members, width, name=f"hidden_{i}")(h))
         return output(h)
+
+
+def _width(skill: jax.Array | OneHot | None) -> int:
+    """The entries of each row of an encoded skill."""
+    if skill is None:
+        return 0
+    return skill.size if isinstance(skill, OneHot) else skill.shape[-1]
 
 
 class Actor(nn.Module):
@@ -139,7 +165,7 @@ class Actor(nn.Module):
 
     @nn.compact
     def __call__(
-        self, observation: jax.Array, *, skill: jax.Array, skill_mask: np.ndarray | None
+        self, observation: jax.Array, *, skill: jax.Array | OneHot, skill_mask: np.ndarray | None
     ) -> tuple[jax.Array, jax.Array]:
         outputs = self.actions * (1 if self.state_independent_std else 2)
         networks = EnsembleMLP(

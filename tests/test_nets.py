@@ -6,7 +6,15 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dusdi.nets import Actor, EnsembleMLP, masked, masked_columns, rbf_features, squashed_gaussian
+from dusdi.nets import (
+    Actor,
+    EnsembleMLP,
+    OneHot,
+    masked,
+    masked_columns,
+    rbf_features,
+    squashed_gaussian,
+)
 
 KEY = jax.random.PRNGKey(0)
 X = jnp.array([[1.0, 2.0], [-0.5, 4.0], [3.0, 0.0]])
@@ -34,6 +42,22 @@ def member(params, i, x, skill=None):
 def shaken(params):
     """Parameters of which none is at its start: biases are zero and gains are equal there."""
     return jax.tree.map(lambda x: x + 0.3 * jax.random.normal(KEY, x.shape), params)
+
+
+@pytest.mark.parametrize("film", [False, True])
+def test_a_category_that_is_looked_up_gives_what_its_one_hot_gives(film):
+    network = EnsembleMLP(members=2, hidden=(4, 5), outputs=3, film=film)
+    params = shaken(network.init(KEY, X, skill=SKILL))
+    looked_up = OneHot(jnp.array([0, 1, 2]), 3)
+
+    def total(params, skill):
+        out = network.apply(params, X, skill=skill)
+        return jnp.sum(out**2), out
+
+    (_, wanted), wanted_grads = jax.value_and_grad(total, has_aux=True)(params, SKILL)
+    (_, found), grads = jax.value_and_grad(total, has_aux=True)(params, looked_up)
+    np.testing.assert_allclose(found, wanted, rtol=1e-5)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4), grads, wanted_grads)
 
 
 @pytest.mark.parametrize("film", [False, True])

@@ -74,13 +74,13 @@ class Diayn(DiaynMC):
 
     name = "diayn"
     Settings = DiaynSettings
-    grid = {"discount": (0.93, 0.99), "target_entropy": (-0.5, 0.0)}
+    grid = {"discount": (0.93, 0.99), "max_skills": (64, 4096)}
     #: Soft actor-critic and discriminators that have room for as many values as it can have.
     presets = {
         "fast": dict(
-            PLAIN_SAC,
+            {**PLAIN_SAC, "actor_hidden": (128, 256), "critic_hidden": (128, 256)},
             mask_steps=0,
-            discriminator_hidden=(256, 256),
+            discriminator_hidden=(256, 64),
             discriminator_lr=1e-3,
         ),
         "debug": dict(discriminator_hidden=(16, 16)),
