@@ -191,6 +191,8 @@ class Discriminators:
             outputs.append(network.apply(part, features, x_mask=feature_mask))
         if not self._single:
             return [jnp.swapaxes(out, 0, 1) for out in outputs]
+        if len(self._predicted.groups) == 1:  # in order already, and picking them out is slow
+            return [outputs[0][0].reshape(len(observation), len(self._predicted), -1)]
         ends = np.cumsum([0, *(space.head_size for space in self._predicted.spaces)])
         return [
             outputs[0][0][:, ends[group.members][:, None] + np.arange(group.space.head_size)]
