@@ -76,11 +76,12 @@ class SkillController(Controller):
             self.seed = whole_number(description, "seed")
             self.step = whole_number(description, "step")
             self.skills = Skills(description["skills"], inner)
+            run = {"decision_length": 0, **self.settings["run"]}
+            self.interval = whole_number(run, "decision_length") or self.skills.skill_length
         except UNREADABLE as error:
             raise undescribed(error) from error
         self.description = dict(description)
         self.folder = folder
-        self.interval = self.skills.skill_length
         self._params = own
 
     def decide(self, observation):

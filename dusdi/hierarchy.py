@@ -1,5 +1,6 @@
 """Skills as actions: L steps of a task under a frozen skill are one high-level step.
 
+L is the number of steps that the skills were learned with, or another one (`decision_length`).
 An episode that ends in the middle of a skill earns nothing more; a new one begins when that skill
 is used up. In JAX all of it is one compiled program; for tasks on the host, skills act in between
 the host's steps.
@@ -71,13 +72,14 @@ class CompiledHierarchy:
         skills: Skills,
         num_envs: int,
         *,
+        decision_length: int = 0,
         stagger: bool = False,
         autoreset: bool = True,
     ):
         """With `stagger`, episodes start at ages spread evenly in multiples of L."""
         check_fit(skills, task)
         self._skills = skills
-        self._length = skills.skill_length
+        self._length = decision_length or skills.skill_length
         self._size = skills.spec.observation_size
         self._autoreset = autoreset
         self._channels = len(task.spec.channels)
@@ -133,6 +135,7 @@ class HostHierarchy:
         skills: Skills,
         num_envs: int,
         *,
+        decision_length: int = 0,
         stagger: bool = False,
         autoreset: bool = True,
         pictures: bool = False,
@@ -141,7 +144,7 @@ class HostHierarchy:
         check_fit(skills, task)
         self.task = task
         self._skills = skills
-        self._length = skills.skill_length
+        self._length = decision_length or skills.skill_length
         self._size = skills.spec.observation_size
         self._num_envs = num_envs
         self._autoreset = autoreset
@@ -207,13 +210,14 @@ class SkillStepper:
         skills: Skills,
         num_envs: int,
         *,
+        decision_length: int = 0,
         autoreset: bool = True,
         pictures: bool = False,
     ):
         self.task = task
         self._skills = skills
         self._host: HostHierarchy | None = None
-        options = {"autoreset": autoreset}
+        options: Any = {"decision_length": decision_length, "autoreset": autoreset}
         if isinstance(task, JaxWorld):
             hierarchy = CompiledHierarchy(task, skills, num_envs, **options)
             self._init = jax.jit(hierarchy.init)

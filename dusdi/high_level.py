@@ -7,6 +7,7 @@ tasks on the host the same functions run in between the host's steps.
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -81,9 +82,10 @@ class HighLevelTrainer(Trainer):
             settings.ppo,
         )
         run = settings.run
-        self.steps_per_iteration = run.num_envs * run.rollout_length * skills.skill_length
+        self.decision_length = run.decision_length or skills.skill_length
+        self.steps_per_iteration = run.num_envs * run.rollout_length * self.decision_length
         # Episodes start at staggered ages; those that start at age 0 are whole.
-        ages = first_ages(run.num_envs, task.spec.episode_length, skills.skill_length)
+        ages = first_ages(run.num_envs, task.spec.episode_length, self.decision_length)
         self._whole = ages == 0
 
     def learned(self, state):
@@ -153,7 +155,7 @@ class HighLevelTrainer(Trainer):
 
     def _count_returns(self, state: DownstreamState, step: Step) -> DownstreamState:
         """Sums up the returns of episodes; those that began in the middle don't count."""
-        earned = state.earned + step.reward * self.skills.skill_length
+        earned = state.earned + step.reward * self.decision_length
         done = step.done[:, None]
         finished = jnp.sum(earned * done * state.counted[:, None], axis=0)
         episodes = jnp.sum(step.done & state.counted, dtype=jnp.float32)
@@ -191,7 +193,9 @@ class CompiledHighLevelTrainer(HighLevelTrainer):
     def __init__(self, task: JaxWorld, skills: Skills, settings: DownstreamSettings):
         super().__init__(task, skills, settings)
         count = settings.run.num_envs
-        self._hierarchy = CompiledHierarchy(task, skills, count, stagger=True)
+        self._hierarchy = CompiledHierarchy(
+            task, skills, count, decision_length=self.decision_length, stagger=True
+        )
         self._loop = jax.jit(self._iterate_often, donate_argnums=0)
 
     def first_state(self, seed):
@@ -226,7 +230,8 @@ class HostHighLevelTrainer(HighLevelTrainer):
     def __init__(self, task: World, skills: Skills, settings: DownstreamSettings):
         super().__init__(task, skills, settings)
         count = settings.run.num_envs
-        self._hierarchies = [HostHierarchy(task, skills, count, stagger=True) for _ in self.seeds]
+        options: Any = {"decision_length": self.decision_length, "stagger": True}
+        self._hierarchies = [HostHierarchy(task, skills, count, **options) for _ in self.seeds]
         jit = partial(jax.jit, donate_argnums=0)
         axes = self.axes
         self._choose = jit(self.over_seeds(self.choose, out_axes=(axes, 0, 0)))

@@ -35,7 +35,8 @@ class TrainState(struct.PyTreeNode):
       observation: [n, D].
       skill: [n, W].
       skill_age: [n], steps the skill has been in force.
-      earned: [n], reward of the task since the episode began; stays 0 in skill discovery.
+      earned: [n], reward of the task since the episode began; not a number if that was before the
+        run. Not used in skill discovery.
       normaliser, replay, objective, agent: what is learned, and from what.
       metrics: sums over the updates since the last log row.
       updates: [] int32, how many updates those are.
@@ -220,10 +221,12 @@ class Learner:
         )
 
     def _count_returns(self, state: TrainState, step: Step) -> TrainState:
+        """Sums up the returns of episodes; those that began before the run don't count."""
         earned = state.earned + step.reward.sum(-1)
+        whole = step.done & ~jnp.isnan(earned)
         finished = {
-            "return": jnp.sum(earned * step.done),
-            "episodes": jnp.sum(step.done, dtype=jnp.float32),
+            "return": jnp.sum(jnp.where(whole, earned, 0.0)),
+            "episodes": jnp.sum(whole, dtype=jnp.float32),
         }
         sums = {name: state.metrics[name] + value for name, value in finished.items()}
         earned = jnp.where(step.done, 0.0, earned)

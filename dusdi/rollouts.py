@@ -108,31 +108,36 @@ def play_episodes(
     interval: int,
     episodes: int,
     seed: int,
+    weights: np.ndarray | None = None,
     advance: Callable[[int], None] = lambda done: None,
 ) -> np.ndarray:
     """The return of each of so many episodes in each channel, [episodes, K].
 
     There is a decision every `interval` steps, by which the actor acts. At most `MAX_ENVS`
     episodes are played at a time. `advance` is told how many steps are done.
+
+    With weights [M, length] of an episode's steps, M weighted sums of rewards [M, episodes, K].
     """
     length = task.spec.episode_length
-    earned = np.zeros((episodes, len(task.spec.channels)))
+    counts = np.ones((1, length)) if weights is None else weights
+    earned = np.zeros((len(counts), episodes, len(task.spec.channels)))
     for start in range(0, episodes, MAX_ENVS):
-        ours = earned[start : start + MAX_ENVS]
-        going = np.ones(len(ours), bool)
-        stepper = HostStepper(task, len(ours), rewarded=True)
+        ours = earned[:, start : start + MAX_ENVS]
+        count = ours.shape[1]
+        going = np.ones(count, bool)
+        stepper = HostStepper(task, count, rewarded=True)
         try:
             observation = stepper.reset(derived_seed(seed, start))
             for t in range(length):
                 if t % interval == 0:
                     decision = decide(observation)
                 step = stepper.step(actor(observation, decision, stepper.state))
-                ours[going] += step.reward[going]
+                ours[:, going] += counts[:, t, None, None] * step.reward[going]
                 going &= ~step.done
                 observation = step.observation
-                advance(start * length + (t + 1) * len(ours))
+                advance(start * length + (t + 1) * count)
                 if not going.any():
                     break
         finally:
             stepper.close()
-    return earned
+    return earned[0] if weights is None else earned

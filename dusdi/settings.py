@@ -213,6 +213,11 @@ class TaskRunSettings(Group):
     rollout_length: int = setting(
         20, "high-level steps of each environment between two updates (paper: 20)", low=1
     )
+    decision_length: int = setting(
+        0,
+        "environment steps of a high-level step; 0: as many as the skills were learned with",
+        high=100_000,
+    )
     log_every: int = setting(20_000, "environment steps between two log rows", low=1)
     checkpoint_every: int = setting(400_000, "environment steps between two checkpoints", low=1)
 

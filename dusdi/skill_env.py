@@ -1,6 +1,7 @@
 """Skills as the actions of an ordinary Gymnasium environment, for anybody's agent.
 
-One step of these environments is L steps of the task under one skill. `SkillEnv` is a single one,
+One step of these environments is L steps of the task under one skill, as many as a high-level
+policy would have (`decision_length`). `SkillEnv` is a single one,
 `SkillVectorEnv` many that step together: for tasks in JAX, thousands of steps of the task are one
 compiled call.
 """
@@ -18,6 +19,7 @@ from gymnasium.vector.utils import batch_space
 from dusdi.envs.base import World
 from dusdi.errors import UsageError
 from dusdi.hierarchy import SkillStepper
+from dusdi.resolve import resolve_downstream
 from dusdi.skills import Skills, load
 from dusdi.stepping import Step
 from dusdi.tasks import as_task
@@ -25,9 +27,15 @@ from dusdi.tasks import as_task
 FRAMES_PER_SECOND = 2
 
 
-def _prepare(task: World | str, skills: Skills | str | Path) -> tuple[World, Skills]:
+def _prepare(
+    task: World | str, skills: Skills | str | Path, decision_length: int | None
+) -> tuple[World, Skills, int]:
+    """The task, the skills, and how long a decision is; by default what PPO would have."""
     skills = load(skills) if isinstance(skills, str | Path) else skills
-    return as_task(task, skills.spec), skills
+    task = as_task(task, skills.spec)
+    fields = {} if decision_length is None else {"decision_length": decision_length}
+    length = resolve_downstream(task, fields=fields).settings.run.decision_length
+    return task, skills, length or skills.skill_length
 
 
 def _observation_space(task: World) -> gymnasium.spaces.Box:
@@ -51,18 +59,31 @@ class SkillEnv(gymnasium.Env):
       task: a task, or the name of one.
       skills: skills, or the folder of the run that learned them.
       render_mode: "rgb_array" or None.
+      decision_length: L; by default the task's own (in its preset `fast`), if it has one, else what
+        the skills were learned with, which 0 stands for.
     """
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": FRAMES_PER_SECOND}
 
     def __init__(
-        self, task: World | str, skills: Skills | str | Path, render_mode: str | None = None
+        self,
+        task: World | str,
+        skills: Skills | str | Path,
+        render_mode: str | None = None,
+        *,
+        decision_length: int | None = None,
     ):
-        self.task, self.skills = _prepare(task, skills)
+        self.task, self.skills, length = _prepare(task, skills, decision_length)
         if render_mode not in (None, "rgb_array"):
             raise UsageError(f"pictures come as render_mode 'rgb_array', not {render_mode!r}")
-        pictures = render_mode is not None
-        self._stepper = SkillStepper(self.task, self.skills, 1, autoreset=False, pictures=pictures)
+        self._stepper = SkillStepper(
+            self.task,
+            self.skills,
+            1,
+            decision_length=length,
+            autoreset=False,
+            pictures=render_mode is not None,
+        )
         self.render_mode = render_mode
         self._begun = False
         self.observation_space = _observation_space(self.task)
@@ -106,9 +127,16 @@ class SkillVectorEnv(gymnasium.vector.VectorEnv):
 
     metadata = {"autoreset_mode": AutoresetMode.SAME_STEP, "render_modes": []}
 
-    def __init__(self, task: World | str, skills: Skills | str | Path, num_envs: int = 64):
-        self.task, self.skills = _prepare(task, skills)
-        self._stepper = SkillStepper(self.task, self.skills, num_envs)
+    def __init__(
+        self,
+        task: World | str,
+        skills: Skills | str | Path,
+        num_envs: int = 64,
+        *,
+        decision_length: int | None = None,
+    ):
+        self.task, self.skills, length = _prepare(task, skills, decision_length)
+        self._stepper = SkillStepper(self.task, self.skills, num_envs, decision_length=length)
         self.num_envs = num_envs
         self.render_mode = None
         self.single_observation_space = _observation_space(self.task)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import functools
 import itertools
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -25,7 +25,24 @@ from dusdi.stepping import derived_seed
 from dusdi.tasks import TASKS, Task, as_task, make_task
 from dusdi.types import WorldSpec, difference
 
-_REFERENCES: dict[tuple[str, int, int], float] = {}  # returns of scripted solutions
+_REFERENCES: dict[tuple[str, int, int], Played] = {}  # returns of scripted solutions
+
+
+class Played(NamedTuple):
+    """What was earned in some episodes.
+
+    Attributes:
+      plain: the return of each episode in each channel, [episodes, K].
+      discounted: the same discounted, if the task says how (`World.discounting`).
+    """
+
+    plain: np.ndarray
+    discounted: np.ndarray | None = None
+
+    def means(self) -> dict[str, float]:
+        """The mean return, and the discounted one if there is one."""
+        found = {name: part for name, part in self._asdict().items() if part is not None}
+        return {name: float(part.sum(1).mean()) for name, part in found.items()}
 
 
 def controller_returns(task: World, controller: Controller, **options: Any) -> np.ndarray:
@@ -39,14 +56,19 @@ def controller_returns(task: World, controller: Controller, **options: Any) -> n
     )
 
 
-def random_skill_returns(task: World, skills: Skills, *, seed: int = 0, **options: Any) -> Any:
-    """The return of random skills, [episodes, K]: where learning to choose them starts."""
+def random_skill_returns(
+    task: World, skills: Skills, *, interval: int = 0, seed: int = 0, **options: Any
+) -> np.ndarray:
+    """The return of random skills, [episodes, K]: where learning to choose them starts.
+
+    They are drawn every `interval` steps; 0: as often as they were when they were learned.
+    """
     seeds = (derived_seed(seed, number, 1) for number in itertools.count())
     return play_episodes(
         task,
         lambda observation: skills.sample_skills(len(observation), next(seeds)),
         skill_actor(skills),
-        interval=skills.skill_length,
+        interval=interval or skills.skill_length,
         seed=seed,
         **options,
     )
@@ -91,24 +113,38 @@ def measure_task(
     check_writable(folder)
     task = task_for(first.spec, env)
 
-    def play(title: str, function: Callable[..., np.ndarray]) -> np.ndarray:
-        total = episodes * task.spec.episode_length
-        with show(title if progress else None, "playing", total) as display:
-            return function(episodes=episodes, seed=seed, advance=display.advance)
+    def play(title: str, function: Callable[..., np.ndarray]) -> Played:
+        length = task.spec.episode_length
+        weights = [np.ones(length)]
+        if task.discounting is not None:
+            weights.append(task.discounting.weights(length))
+        options = {"episodes": episodes, "seed": seed, "weights": np.stack(weights)}
+        with show(title if progress else None, "playing", episodes * length) as display:
+            return Played(*function(advance=display.advance, **options))
 
     seeds = []
+    discounted = []
     for index in range(1 if Path(path).is_file() else first.settings["run"]["seeds"]):
         controller = load_controller(path, index) if index else first
         solve = functools.partial(controller_returns, task, controller)
         earned = play(f"seed {controller.seed}", solve)
-        channels = dict(zip(task.spec.channels, earned.mean(0).tolist(), strict=True))
-        seeds.append({"seed": controller.seed, **_spread(earned.sum(1)), "channels": channels})
-    report: dict[str, Any] = {**_spread([one["return"] for one in seeds]), "seeds": seeds}
+        about = {"seed": controller.seed}
+        channels = dict(zip(task.spec.channels, earned.plain.mean(0).tolist(), strict=True))
+        seeds.append({**about, **_spread(earned.plain.sum(1)), "channels": channels})
+        if earned.discounted is not None:
+            discounted.append({**about, **_spread(earned.discounted.sum(1))})
+    references = {}
     if isinstance(first, SkillController):
-        floor = play("random skills", functools.partial(random_skill_returns, task, first.skills))
-        report["random_skills"] = float(floor.sum(1).mean())
+        choose = functools.partial(
+            random_skill_returns, task, first.skills, interval=first.interval
+        )
+        references["random_skills"] = play("random skills", choose).means()
     if isinstance(task, Task) and task.has_expert:
-        report["scripted_reference"] = _reference(task, episodes, seed, play)
+        references["scripted_reference"] = _reference(task, episodes, seed, play).means()
+    report = _table(seeds, {name: means["plain"] for name, means in references.items()})
+    if task.discounting is not None:
+        others = {name: means["discounted"] for name, means in references.items()}
+        report["discounted"] = {**task.discounting._asdict(), **_table(discounted, others)}
     report |= {
         "episodes": episodes,
         "evaluation_seed": seed,
@@ -119,12 +155,17 @@ def measure_task(
     return report
 
 
-def _reference(task: Task, episodes: int, seed: int, play: Callable[..., np.ndarray]) -> float:
-    """The mean return of a scripted solution; it is the same for all runs on a task."""
+def _table(seeds: list[dict[str, Any]], references: Mapping[str, float]) -> dict[str, Any]:
+    """The returns of all seeds, their mean, and what there is to compare it with."""
+    return {**_spread([one["return"] for one in seeds]), "seeds": seeds, **references}
+
+
+def _reference(task: Task, episodes: int, seed: int, play: Callable[..., Played]) -> Played:
+    """What a scripted solution earns; it is the same for all runs on a task."""
     key = (json.dumps(task.spec.to_json()), episodes, seed)
     if key not in _REFERENCES:
-        earned = play("scripted reference", functools.partial(reference_returns, task))
-        _REFERENCES[key] = float(earned.sum(1).mean())
+        played = play("scripted reference", functools.partial(reference_returns, task))
+        _REFERENCES[key] = played
     return _REFERENCES[key]
 
 

@@ -147,8 +147,6 @@ class SkillTrainer(Trainer):
         random_steps = max(settings.sac.random_steps, settings.sac.batch_size)
         self.random_iterations = math.ceil(random_steps / run.num_envs)
         self.episode_length = run.episode_length or spec.episode_length
-        # Returns of a task are logged, so its episodes are all counted from their beginning.
-        self.stagger = 0 if method.learns_task else 1
 
     def learned(self, state):
         return {"objective": state.objective, "agent": state.agent}
@@ -173,7 +171,7 @@ class CompiledSkillTrainer(SkillTrainer):
     def __init__(self, world: JaxWorld, settings: PretrainSettings):
         super().__init__(world.spec, settings)
         self._stepper = CompiledStepper(
-            world, settings.run.num_envs, self.episode_length, stagger=self.stagger
+            world, settings.run.num_envs, self.episode_length, stagger=1
         )
         self._loops = {
             random: jax.jit(partial(self._loop, random=random), donate_argnums=0)
@@ -182,7 +180,9 @@ class CompiledSkillTrainer(SkillTrainer):
 
     def first_state(self, seed):
         world_key, learner_key = jax.random.split(jax.random.PRNGKey(seed))
-        return self.learner.init(learner_key, *self._stepper.init(world_key))
+        episodes, observation = self._stepper.init(world_key)
+        state = self.learner.init(learner_key, episodes, observation)
+        return state.replace(earned=jnp.where(episodes.age > 0, jnp.nan, 0.0))
 
     def advance(self, state, iterations, random):
         return self._loops[random](state, jnp.int32(iterations))
@@ -215,7 +215,9 @@ class HostSkillTrainer(SkillTrainer):
                 world,
                 settings.run.num_envs,
                 self.episode_length,
-                stagger=self.stagger,
+                # Episodes start anew at every checkpoint. Returns of a task are logged, and few
+                # episodes would be whole if they started in the middle each time.
+                stagger=0 if learner.method.learns_task else 1,
                 rewarded=learner.method.learns_task,
             )
             for _ in self.seeds

@@ -239,11 +239,25 @@ def test_restarts_of_different_seeds_and_iterations_differ():
     assert max(seeds) < 2**31
 
 
-def test_episodes_of_a_task_are_not_staggered():
-    """Flat policies log returns, which count episodes from their beginning."""
-    settings = settings_for(Track.spec, "sac", **TINY)
-    state = make_trainer(Track(), settings).init()
-    np.testing.assert_array_equal(state.world.age, [0, 0, 0, 0])
-    settings = settings_for(Track.spec, **TINY)
-    trainer = make_trainer(Track(), settings)
+def test_episodes_are_staggered():
+    trainer = make_trainer(Track(), settings_for(Track.spec, **TINY))
     np.testing.assert_array_equal(trainer.init().world.age, [0, 50, 100, 150])
+
+
+def test_returns_of_a_task_are_those_of_whole_episodes():
+    """Episodes of ten steps that pay 3 per step start at ages 0, 2, 5 and 7."""
+
+    class Steady(Track):
+        def reward(self, state):
+            return jnp.array([1.0, 2.0])
+
+    settings = settings_for(Track.spec, "sac", **TINY, episode_length=10)
+    trainer = make_trainer(Steady(edge=99), settings)
+    state = trainer.init()
+    np.testing.assert_array_equal(state.world.age, [0, 2, 5, 7])
+    counted = []
+    for _ in range(3):
+        state = trainer.advance(state, 6, True)
+        counted.append((float(state.metrics["return"]), float(state.metrics["episodes"])))
+    # Whole episodes end in steps 10, 13, 15 and 18; those that end before began in the middle.
+    assert counted == [(0, 0), (30, 1), (120, 4)]

@@ -95,17 +95,28 @@ def evaluate_task(options: EvaluateOptions, given: Mapping[str, Any]) -> None:
         print(json.dumps(report))
         return
     title = f"{spec.name}, {options.run_folder}, {options.episodes} episodes"
-    print_table(console(), ("", "return per episode"), return_rows(report), title=title)
+    headings = ["", "return per episode"]
+    if "discounted" in report:
+        headings.append(f"discounted by {report['discounted']['factor']}")
+    print_table(console(), headings, return_rows(report), title=title)
     say(f"channels: {options.out or options.run_folder}/return.json", sys.stdout)
 
 
 def return_rows(report: Mapping[str, Any]) -> list[list[str]]:
-    """The return of each seed, beside random skills and the scripted reference."""
+    """The return of each seed, beside random skills and the scripted reference.
+
+    Discounted returns follow in a column of their own, if the task has some.
+    """
+    tables = [report, *([report["discounted"]] if "discounted" in report else [])]
     references = {"random skills": "random_skills", "scripted reference": "scripted_reference"}
-    rows = [[name, f"{report[key]:,.2f}"] for name, key in references.items() if key in report]
-    for found in report["seeds"]:
-        earned = f"{found['return']:,.2f} ± {found['return_std']:,.2f}"
-        rows.append([f"this run, seed {found['seed']}", earned])
+    rows = [
+        [name, *(f"{table[key]:,.2f}" for table in tables)]
+        for name, key in references.items()
+        if key in report
+    ]
+    for seeds in zip(*(table["seeds"] for table in tables), strict=True):
+        earned = [f"{found['return']:,.2f} ± {found['return_std']:,.2f}" for found in seeds]
+        rows.append([f"this run, seed {seeds[0]['seed']}", *earned])
     return rows
 
 

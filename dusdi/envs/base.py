@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -24,6 +24,24 @@ EXPERT_VALUES = 5  # how many values of a component the scripted experts know
 #: Settings that the agents "ppo" and "sac" need on a task, by preset and agent:
 #: {"fast": {"sac": {"num_envs": 16}}}
 TaskPresets = Mapping[str, Mapping[str, Mapping[str, Any]]]
+
+
+class Discounting(NamedTuple):
+    """How the discounted return of a task is defined, whoever solves it.
+
+    It is the sum over t of factor^t times the mean reward of the t-th `steps` steps.
+
+    Attributes:
+      factor: gamma.
+      steps: over which rewards are averaged: a decision of those who defined it.
+    """
+
+    factor: float
+    steps: int
+
+    def weights(self, length: int) -> np.ndarray:
+        """What the reward of each step of an episode counts, [length]."""
+        return self.factor ** (np.arange(length) // self.steps) / self.steps
 
 
 class VectorWorld(abc.ABC):
@@ -77,11 +95,13 @@ class World(abc.ABC):
       tuning_task: the task by which settings of methods are chosen in this world, if they are.
       causal: bool [K, C], whether a reward channel can depend on a skill component, for the causal
         policy gradient; None if that is not known.
+      discounting: of a task whose discounted return is reported beside the plain one.
       views: the kinds of images it can render, if there are several.
       larger: options that make it larger than in the publication.
       published_dci: disentanglement, completeness and informativeness in Table 1 of the DUSDi
         paper, by method.
-      published_note: how the published world differs from this one, if it does.
+      published_returns: discounted returns that papers report of a task, by method.
+      published_note: how the published world or task differs from this one, if it does.
     """
 
     spec: WorldSpec
@@ -91,9 +111,11 @@ class World(abc.ABC):
     expert: Callable[[EnvState, Array], Array] | None = None
     tuning_task: str = ""
     causal: np.ndarray | None = None
+    discounting: Discounting | None = None
     views: Sequence[str] = ()
     larger: Sequence[Mapping[str, Any]] = ()
     published_dci: Mapping[str, tuple[float, float, float]] = {}
+    published_returns: Mapping[str, float] = {}
     published_note: str = ""
 
     @property

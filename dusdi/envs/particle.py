@@ -7,7 +7,7 @@ to control how far one agent is from its station, which makes this the world wit
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -27,6 +27,7 @@ REACH = 1.25  # a little less than every agent can be away from its station, whe
 FULL_ACTION = 5  # action entries per agent: (none, +x, -x, +y, -y)
 SIMPLE_ACTION = 2  # action entries per agent: (x, y)
 MOST_AGENTS = 1000
+LARGEST_LAYOUT = 2**31 - 1
 
 
 #: The first rewards are tiny beside the entropy of fifty action entries, so the temperature starts
@@ -60,6 +61,8 @@ class MultiParticle(JaxWorld):
     Args:
       agents: how many there are.
       simple_actions: whether an agent has two action entries (x, y) instead of five.
+      layout: a seed from which all episodes draw the same first positions of agents and stations;
+        by default each draws its own.
     """
 
     presets = {"fast": {"steps": 3_072_000}}
@@ -82,17 +85,25 @@ class MultiParticle(JaxWorld):
     published_dci = {"dusdi": (0.705, 0.750, 0.849), "diayn-mc": (0.002, 0.003, 0.791)}
     larger = ({"agents": 20}, {"agents": 40})
 
-    def __init__(self, agents: int = 10, simple_actions: bool = False):
-        is_count = isinstance(agents, int) and not isinstance(agents, bool)
-        if not is_count or not 1 <= agents <= MOST_AGENTS:
+    def __init__(self, agents: int = 10, simple_actions: bool = False, layout: int | None = None):
+        if not _is_whole(agents) or not 1 <= agents <= MOST_AGENTS:
             raise UsageError(
                 f"multi-particle has 1 to {MOST_AGENTS} agents, not {agents!r}; try agents=10"
             )
+        if layout is not None and (not _is_whole(layout) or not 0 <= layout <= LARGEST_LAYOUT):
+            raise UsageError(
+                f"layout is a seed from 0 to {LARGEST_LAYOUT}, or null for a layout of each "
+                f"episode's own, not {layout!r}; try layout=0"
+            )
         self.agents = agents
         self._simple_actions = simple_actions
+        self._layout = layout
+        options: dict[str, Any] = {"agents": agents, "simple_actions": simple_actions}
+        if layout is not None:  # runs without one are described as before there was a choice
+            options["layout"] = layout
         self.spec = WorldSpec(
             name="multi-particle",
-            options={"agents": agents, "simple_actions": simple_actions},
+            options=options,
             observation_size=7 * agents,
             action_size=(SIMPLE_ACTION if simple_actions else FULL_ACTION) * agents,
             factors=list_factors(agents),
@@ -123,6 +134,8 @@ class MultiParticle(JaxWorld):
         return jnp.stack([jnp.zeros_like(x), x, -x, y, -y], axis=1).ravel()
 
     def reset(self, key):
+        if self._layout is not None:
+            key = jax.random.PRNGKey(self._layout)
         agent_key, station_key = jax.random.split(key)
         shape = (self.agents, 2)
         return ParticleState(
@@ -168,6 +181,10 @@ class MultiParticle(JaxWorld):
             canvas.line(agent, agent + TIME_STEP * speed, fade(INK, 0.8), 2)
             canvas.disc(agent, 0.045, colour, INK, 1.5)
         return canvas
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def list_factors(agents: int) -> tuple[Factor, ...]:

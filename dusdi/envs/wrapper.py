@@ -21,6 +21,7 @@ def _share_attributes(wrapper: World, world: World) -> None:
     wrapper.method_presets = world.method_presets
     wrapper.task_presets = world.task_presets
     wrapper.causal = world.causal
+    wrapper.discounting = world.discounting
     wrapper.views = world.views
 
 

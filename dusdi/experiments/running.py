@@ -112,6 +112,9 @@ def _measure_return(job: Job, runs: Path, progress: bool) -> dict[str, Any]:
         "random_skills": report.get("random_skills"),
         "scripted_reference": report.get("scripted_reference"),
     }
+    for name, value in report.get("discounted", {}).items():
+        if name in scores:
+            scores[f"discounted_{name}"] = value
     return {"scores": scores, "measured_with": report["measured_with"], **_origin(report["run"])}
 
 

@@ -27,7 +27,7 @@ from dusdi.envs.canvas import caption
 from dusdi.errors import UsageError
 from dusdi.types import Array, Factor
 
-WINDOW = 50  # steps after which a task's variables may change, as long as the paper's skills
+WINDOW = 50  # steps of a window unless a task says otherwise, as long as the paper's skills
 
 Variables = Any  # a pytree, different in each task
 
@@ -54,6 +54,7 @@ class Task(World):
     Attributes:
       world: the world it is set in.
       causal: bool [K, C], whether a channel can depend on a skill component.
+      window: steps after which its variables may change.
       expert_skill: the skill [C] of the world's expert that solves the task, given the variables
         and the state of the unwrapped world; None if there is none.
     """
@@ -69,18 +70,25 @@ class Task(World):
         channels: Sequence[str],
         causal: np.ndarray,
         variables: Sequence[str],
+        window: int = WINDOW,
+        episode_length: int | None = None,
     ):
-        """`variables` names the observation entries that the task adds besides the phase."""
+        """`variables` names the observation entries that the task adds besides the phase.
+
+        Episodes are as long as the world's by default.
+        """
         size = world.spec.observation_size
         added = range(size, size + len(variables) + 1)
         self.world = world
         self.causal = np.asarray(causal, bool)
+        self.window = window
         self.spec = dataclasses.replace(
             world.spec,
             name=f"{world.spec.name}/{name}",
             observation_size=added.stop,
             factors=(*world.spec.factors, Factor("task", tuple(added), controlled=False)),
             channels=tuple(channels),
+            episode_length=episode_length or world.spec.episode_length,
         )
 
     @property
@@ -116,7 +124,10 @@ class Task(World):
 
     @property
     def has_expert(self) -> bool:
-        """Whether there is a scripted solution, `expert_action`."""
+        """Whether there is a scripted solution, `expert_action`.
+
+        A task that overrides the latter with one of its own overrides this, too.
+        """
         return self.world.expert is not None and self.expert_skill is not None
 
     @abc.abstractmethod
@@ -141,7 +152,7 @@ class Task(World):
     def advance(self, state: TaskState, world: EnvState, key: jax.Array) -> TaskState:
         """The state after a step of the world."""
         age = state.age + 1
-        window_ends = age % WINDOW == 0
+        window_ends = age % self.window == 0
         variables, reward = self.score(state.variables, self._unwrap(world), window_ends)
         variables = jax.tree.map(
             lambda new, old: jnp.where(window_ends, new, old),
@@ -152,7 +163,7 @@ class Task(World):
 
     def extend_observation(self, observation: jax.Array, state: TaskState) -> jax.Array:
         """The world's observation, followed by the variables and the phase of the window."""
-        phase = (state.age % WINDOW) / WINDOW
+        phase = (state.age % self.window) / self.window
         return jnp.concatenate([observation, self.observe_variables(state.variables), phase[None]])
 
 
@@ -174,7 +185,7 @@ class JaxTask(Task, JaxWorld):
         world_key, task_key = jax.random.split(key)
         world = self.world.step(state.world, action, world_key)
         state = self.advance(state, world, task_key)
-        updated = self.update_world(self._unwrap(world), state.age % WINDOW == 0)
+        updated = self.update_world(self._unwrap(world), state.age % self.window == 0)
         return state._replace(world=self.world.with_unwrapped_state(world, updated))
 
     def observe(self, state):

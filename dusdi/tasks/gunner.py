@@ -2,79 +2,104 @@
 
 from __future__ import annotations
 
+import abc
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from dusdi.envs.base import TaskPresets, World
 from dusdi.envs.canvas import fade
-from dusdi.envs.gunner import ORANGE, PICK_UP, TARGETS, Gunner2D, find_hit
-from dusdi.tasks.base import JaxTask, train_for, world_or_default
+from dusdi.envs.gunner import (
+    AIM_RATE,
+    ARM_RATE,
+    DEPOTS,
+    HIT_TOLERANCE,
+    MOVE_RATE,
+    ORANGE,
+    PICK_UP,
+    PLANE,
+    TARGETS,
+    Gunner2D,
+    angle_between,
+    find_hit,
+)
+from dusdi.tasks.base import JaxTask, Variables, train_for, world_or_default
 
-RANGE = 3.0  # how near to a target a shot must be fired
-UP = 2  # targets that are up at a time
+RANGE = 3.0  # how near to one of the four targets a shot must be fired
+#: The same for a target anywhere: the least range within which every place of the plane is near to
+#: a corner or the centre, where the five positions of a skill are. (The middle of a side is as far
+#: from them.)
+RANGE_ANYWHERE = PLANE / 2
+UP = 2  # of the four targets, those that are up at a time
 SHOT = 2 * PICK_UP  # ammo that a shot uses
-STEPS = {"unlimited": 256_000, "limited": 512_000}  # environment steps to learn it for
 
-#: The reward of a decision is known at its end, so PPO needs no long rollouts; it takes larger
-#: steps than by default and needs no entropy bonus.
-PRESETS: TaskPresets = {
-    "fast": {
-        "ppo": {
-            "rollout_length": 2,
-            "checkpoint_every": 128_000,
-            "clip": 0.3,
-            "entropy_weight": 0.0,
-        },
-        "sac": {
-            "num_envs": 64,
-            "steps_per_update": 64,
-            "log_every": 64_000,
-            "checkpoint_every": 128_000,
-        },
-    }
-}
+#: All agents learn all of these tasks for as many environment steps. The reward of a decision is
+#: known at its end, so PPO needs no long rollouts; it takes larger steps than by default and needs
+#: no entropy bonus.
+PRESETS: TaskPresets = train_for(
+    1_024_000,
+    {
+        "fast": {
+            "ppo": {
+                "rollout_length": 2,
+                "log_every": 25_600,
+                "checkpoint_every": 512_000,
+                "clip": 0.3,
+                "entropy_weight": 0.0,
+            },
+            "sac": {
+                "num_envs": 64,
+                "steps_per_update": 16,
+                "log_every": 25_600,
+                "checkpoint_every": 512_000,
+            },
+        }
+    },
+)
 
 
-class Shooting(JaxTask):
-    """Two of the four targets are up in each window; a shot at its end should hit one of them.
+class GunnerTask(JaxTask):
+    """A shot at the end of each window should hit, which scores 1.
 
-    The shot scores 1 if it hits from near by. With limited ammo, a shot uses some, and none is
-    fired without; an episode starts without any.
+    With limited ammo, a shot uses some, and none is fired without; an episode starts without any.
     """
 
-    def __init__(self, limited: bool, world: World | None = None):
+    task_presets = PRESETS
+
+    def __init__(self, name: str, limited: bool, world: World | None, variables: list[str]):
         self._limited = limited
-        name = "limited" if limited else "unlimited"
         super().__init__(
             name,
             world_or_default(world, Gunner2D),
             channels=["score"],
             causal=np.array([[True, limited, True]]),  # position, ammo, aim
-            variables=[f"target {i} is up" for i in range(len(TARGETS))],
+            variables=variables,
         )
-        self.task_presets = train_for(STEPS[name], PRESETS)
 
     @property
-    def about(self):
-        ammo = "each shot uses ammo" if self._limited else "ammo is unlimited"
-        return (
-            f"{UP} of {len(TARGETS)} targets are up in each window; a shot at its end should hit "
-            f"one of them; {ammo}."
-        )
+    def ammo_rule(self) -> str:
+        """What becomes of the ammo, in words."""
+        return "each shot uses ammo" if self._limited else "ammo is unlimited"
+
+    @abc.abstractmethod
+    def draw_targets(self, key: jax.Array) -> Variables:
+        """The targets of a window."""
+
+    @abc.abstractmethod
+    def hits(self, variables: Variables, world: Any) -> jax.Array:
+        """Whether a shot would hit a target that is there from near by, bool []."""
 
     def reset_variables(self, key, world):
-        return self._draw_targets(key)
+        return self.draw_targets(key)
 
-    def _draw_targets(self, key):
-        return jax.random.permutation(key, len(TARGETS)) < UP
+    def resample(self, variables, key):
+        return self.draw_targets(key)
 
     def score(self, variables, world, window_ends):
-        near = jnp.linalg.norm(world.position - TARGETS, axis=1) < RANGE
-        aimed_at = jnp.arange(len(TARGETS)) == find_hit(world.position, world.aim)
-        hit = jnp.any(variables & near & aimed_at)
-        reward = (hit & self._fires(world, window_ends)).astype(jnp.float32)
-        return variables, reward[None]
+        hit = self.hits(variables, world) & self._fires(world, window_ends)
+        return variables, hit.astype(jnp.float32)[None]
 
     def _fires(self, world, window_ends):
         """Whether a shot is fired, bool []."""
@@ -84,11 +109,31 @@ class Shooting(JaxTask):
         used = SHOT * self._fires(world, window_ends) if self._limited else 0.0
         return world._replace(ammo=jnp.maximum(world.ammo - used, 0.0))
 
-    def resample(self, variables, key):
-        return self._draw_targets(key)
-
     def observe_variables(self, variables):
         return variables.astype(jnp.float32)
+
+
+class Shooting(GunnerTask):
+    """Two of the four targets are up in each window; a shot at its end should hit one of them."""
+
+    def __init__(self, limited: bool, world: World | None = None):
+        variables = [f"target {i} is up" for i in range(len(TARGETS))]
+        super().__init__("limited" if limited else "unlimited", limited, world, variables)
+
+    @property
+    def about(self):
+        return (
+            f"{UP} of {len(TARGETS)} targets are up in each window; a shot at its end should hit "
+            f"one of them; {self.ammo_rule}."
+        )
+
+    def draw_targets(self, key):
+        return jax.random.permutation(key, len(TARGETS)) < UP
+
+    def hits(self, variables, world):
+        near = jnp.linalg.norm(world.position - TARGETS, axis=1) < RANGE
+        aimed_at = jnp.arange(len(TARGETS)) == find_hit(world.position, world.aim)
+        return jnp.any(variables & near & aimed_at)
 
     def expert_skill(self, variables, world):
         """Goes to the corner of the nearest target that is up, and reaches for the opposite one.
@@ -104,3 +149,56 @@ class Shooting(JaxTask):
         for target in TARGETS[np.asarray(state.variables)]:
             canvas.disc(target, RANGE, fade(ORANGE, 0.08), fade(ORANGE, 0.7), 2)
         return canvas.image()
+
+
+class ShootingAnywhere(GunnerTask):
+    """A target appears anywhere in the plane in each window; a shot at its end should hit it."""
+
+    def __init__(self, limited: bool, world: World | None = None):
+        name = "limited-anywhere" if limited else "unlimited-anywhere"
+        super().__init__(name, limited, world, ["target x", "target y"])
+
+    @property
+    def about(self):
+        return (
+            "A target appears anywhere in the plane in each window; a shot at its end should hit "
+            f"it from near by; {self.ammo_rule}."
+        )
+
+    def draw_targets(self, key):
+        return jax.random.uniform(key, (2,), maxval=PLANE)
+
+    def hits(self, variables, world):
+        offset = variables - world.position
+        near = jnp.linalg.norm(offset) < RANGE_ANYWHERE
+        return near & (angle_between(world.aim, bearing(offset)) < HIT_TOLERANCE)
+
+    @property
+    def has_expert(self):
+        return True
+
+    def expert_action(self, state):
+        """Stands in the depot that is nearest to the target, with the arm drawn in, and aims.
+
+        Every place of the plane is in range from there, and the tip of the arm picks up ammo.
+        """
+        world = self._unwrap(state.world)
+        distance = jnp.linalg.norm(state.variables - DEPOTS, axis=1)
+        goal = jnp.asarray(DEPOTS)[jnp.argmin(distance)]
+        walk = jnp.clip((goal - world.position) / MOVE_RATE, -1.0, 1.0)
+        aim = bearing(state.variables - (world.position + MOVE_RATE * walk))
+        turn = (aim - world.aim) / AIM_RATE
+        action = jnp.concatenate([walk, -world.arm / ARM_RATE, turn[None]])
+        return jnp.clip(action, -1.0, 1.0)
+
+    def render(self, state):
+        target = np.asarray(state.variables)
+        canvas = self.world.unwrapped.draw(self._unwrap(state.world))
+        canvas.disc(target, RANGE_ANYWHERE, fade(ORANGE, 0.08), fade(ORANGE, 0.7), 2)
+        canvas.disc(target, 0.15, ORANGE)
+        return canvas.image()
+
+
+def bearing(offset: jax.Array) -> jax.Array:
+    """The direction of an offset [2], counter-clockwise from +x."""
+    return jnp.arctan2(offset[1], offset[0])

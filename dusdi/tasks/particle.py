@@ -2,27 +2,34 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dusdi.envs.base import EXPERT_VALUES, World
+from dusdi.envs.base import EXPERT_VALUES, TaskPresets, World
 from dusdi.envs.canvas import INK, fade
 from dusdi.envs.particle import MultiParticle, ParticleState
 from dusdi.errors import UsageError
 from dusdi.tasks.base import JaxTask, train_for, world_or_default
 
-LEVELS = ("easy", "medium", "hard")
 REACH = 0.6  # an agent nearer to its station than this interacts with it
 #: The stations that count in food-poison.
 LISTED = {"easy": (0, 2), "medium": (0, 2, 4, 6, 9), "hard": (0, 1, 2, 3, 4, 6, 7, 9)}
 #: The number of instructions in sequential.
 LENGTH = {"easy": 2, "medium": 5, "hard": 8}
-#: Environment steps after which PPO over skills comes near to the scripted expert.
-STEPS = {"easy": 2_048_000, "medium": 3_072_000, "hard": 4_096_000}
-CHARGE = 40  # more steps than this within a window fulfil an instruction
+#: All agents learn all of these tasks for as many environment steps.
+PRESETS: TaskPresets = train_for(
+    4_096_000,
+    {
+        "fast": {
+            "ppo": {"log_every": 128_000},
+            "sac": {"num_envs": 256, "steps_per_update": 64, "log_every": 128_000},
+        }
+    },
+)
 PENALTY = 0.1  # of an agent that does not follow the instructions, per step
 PRIZE = 10.0  # per step after all instructions are fulfilled
 NEAR = 0  # the skill of the world's expert that stays at the station
@@ -37,29 +44,38 @@ def interacting(world: ParticleState) -> jax.Array:
     return jnp.linalg.norm(world.position - world.station, axis=1) < REACH
 
 
+def check_stations(name: str, stations: Sequence[int], agents: int) -> None:
+    """Raises a `UsageError` if a task is about a station that a world does not have."""
+    if agents <= max(stations):
+        raise UsageError(
+            f"{name} is about station {max(stations)}, but there are {agents}; try agents=10"
+        )
+
+
 class FoodPoison(JaxTask):
     """Each listed station offers food or poison, drawn again in each window.
 
     The reward is 1 for an agent that is at food or away from poison, else -1.
     """
 
-    def __init__(self, level: str, world: World | None = None):
+    task_presets = PRESETS
+
+    def __init__(
+        self, name: str, listed: Sequence[int], world: World | None = None, **options: Any
+    ):
+        """`options` are the length of windows and episodes, see `Task`."""
         world = world_or_default(world, MultiParticle)
         self._agents = world.unwrapped.agents  # type: ignore[attr-defined]
-        self._listed = np.array(LISTED[level])
-        if self._agents <= max(self._listed):
-            raise UsageError(
-                f"food-poison-{level} is about station {max(self._listed)}, "
-                f"but there are {self._agents}; try agents=10"
-            )
+        self._listed = np.array(listed)
+        check_stations(name, listed, self._agents)
         super().__init__(
-            f"food-poison-{level}",
+            name,
             world,
             channels=[f"station {i}" for i in self._listed],
             causal=np.eye(self._agents)[self._listed],
             variables=[f"poison at {i}" for i in range(self._agents)],
+            **options,
         )
-        self.task_presets = train_for(STEPS[level], {})
 
     @property
     def about(self):
@@ -117,23 +133,27 @@ class Sequential(JaxTask):
     until all instructions are fulfilled.
     """
 
-    def __init__(self, level: str, world: World | None = None):
+    task_presets = PRESETS
+    charge = 40  # more steps than this within a window fulfil an instruction
+
+    def __init__(self, name: str, length: int, world: World | None = None, **options: Any):
+        """`length` is the number of instructions; `options` are those of `FoodPoison`."""
         world = world_or_default(world, MultiParticle)
         self._agents = world.unwrapped.agents  # type: ignore[attr-defined]
-        self._length = LENGTH[level]
+        self._length = length
         if self._agents < self._length:
             raise UsageError(
-                f"sequential-{level} instructs {self._length} agents, "
+                f"{name} instructs {self._length} agents, "
                 f"but there are {self._agents}; try agents=10"
             )
         super().__init__(
-            f"sequential-{level}",
+            name,
             world,
             channels=[*(f"station {i}" for i in range(self._agents)), "all done"],
             causal=np.concatenate([np.eye(self._agents), np.ones((1, self._agents))]),
             variables=[f"now {i}" for i in range(self._agents)],
+            **options,
         )
-        self.task_presets = train_for(STEPS[level], {})
 
     @property
     def about(self):
@@ -163,7 +183,7 @@ class Sequential(JaxTask):
     def resample(self, variables, key):
         del key
         return variables._replace(
-            done=variables.done + (variables.charge > CHARGE),
+            done=variables.done + (variables.charge > self.charge),
             charge=jnp.zeros_like(variables.charge),
         )
 
