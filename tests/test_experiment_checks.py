@@ -78,6 +78,8 @@ def settings(tmp_path):
         ("fig4", ("other-flat",), "'other-flat' can't be in fig4.* soft actor-critic alone"),
         ("fig4", ("dusdi", "skills-to-tune"), "only a policy without any is fine-tuned"),
         ("fig4", ("nothing-to-choose",), "no skills that a task could choose among"),
+        ("susd", ("icm",), "'icm' can't be in susd: it has no skills"),
+        ("susd", ("dusdi", "sac"), "'sac' can't be in susd: it has no skills"),
         ("table1", ("dusd",), "did you mean dusdi"),
         ("fig4", ("dusd",), "did you mean dusdi"),
         ("more-factors", ("dusd",), "did you mean dusdi"),
@@ -87,7 +89,7 @@ def settings(tmp_path):
 def test_a_method_that_can_not_be_in_an_experiment_is_refused(
     done, settings, name, methods, message
 ):
-    worlds = () if name == "more-factors" else settings.worlds
+    worlds = () if name in ("more-factors", "susd") else settings.worlds
     with pytest.raises(UsageError, match=message):
         reproduce(name, dataclasses.replace(settings, worlds=worlds, methods=methods))
     assert done == [] and not settings.out.exists()

@@ -11,11 +11,13 @@ from dusdi import experiments
 from dusdi.envs import WORLDS
 from dusdi.errors import DusdiError, UsageError
 from dusdi.experiments import Settings, ablation, fig3, reproduce
+from dusdi.experiments.fig4 import cells as fig4_cells
 from dusdi.experiments.provenance import mixed_settings
 from dusdi.experiments.records import write_record
 from dusdi.experiments.settings import Cell, paper_worlds
 from dusdi.methods.dusdi import Dusdi
 from dusdi.metrics.dci import NAMES
+from dusdi.tasks import COMPARED_TASKS, SUSD_TASKS, make_task
 
 FIRST, SECOND = "gunner-2d", "household"
 
@@ -351,6 +353,38 @@ def test_fig6_compares_both_policy_gradients(fake, settings):
     done = fake.take()
     assert len([name for name in done if name.startswith("skills")]) == 1
     assert len([name for name in done if "-cpg-" in name]) == 4
+
+
+# --- SUSD's tasks ---
+
+
+def test_susds_table_has_published_and_measured_returns_side_by_side(fake, settings):
+    def scores(job):
+        own = {"return": 50.0, "random_skills": 1.0, "scripted_reference": 99.0}
+        seed = job.settings["seed"]
+        discounted = {"return": 10.0 + 2 * seed, "random_skills": 0.5, "scripted_reference": 18.3}
+        return own | {f"discounted_{name}": value for name, value in discounted.items()}
+
+    fake.scores["return"] = scores
+    tasks = (SUSD_TASKS[0], SUSD_TASKS[4])
+    files = reproduce("susd", dataclasses.replace(settings, worlds=(), tasks=tasks))
+    assert [path.name for path in files] == ["susd.csv", "susd.md"]
+    done = fake.take()
+    assert len(done) == 2 * 2 + 2 * 2 * 2 * 2  # skills; tasks of each, and their returns
+    assert all("layout=0" in name for name in done if name.startswith("skills"))
+    text = page(settings, "susd")
+    assert "Σ_t 0.99^t times the mean reward of decision t, of 5 steps each" in text
+    assert row(text, "published, susd") == ["16.6", "55.6"]
+    assert row(text, "published, dusdi") == ["8.0", "-3.7"]
+    assert row(text, "ours, susd") == row(text, "ours, dusdi") == ["11.0 ± 1.4"] * 2
+    assert row(text, "ours, random skills of susd") == ["0.5"] * 2
+    assert row(text, "scripted reference") == ["18.3"] * 2
+    assert make_task(tasks[0]).published_note in text and "evaluated wrongly" in text
+
+
+def test_fig4_leaves_susds_tasks_alone(settings):
+    shown = fig4_cells(dataclasses.replace(settings, worlds=(), seeds=1, methods=("sac",)))
+    assert tuple(dict.fromkeys(cell.labels["task"] for cell in shown)) == COMPARED_TASKS
 
 
 # --- figure 3 and the ablation ---

@@ -61,6 +61,15 @@ def test_a_skill_acts_for_L_steps_and_earns_their_mean(make):
     np.testing.assert_array_equal(step.observation, step.next_observation)
 
 
+@each_hierarchy
+def test_a_decision_may_be_shorter_than_skills_were_learned_with(make):
+    hierarchy = make(make_skills(50), 2, decision_length=5)
+    hierarchy.reset(0)
+    step = hierarchy.step(np.array([[BACK, GO], [STAY, BACK]]))
+    np.testing.assert_allclose(step.next_observation, [[-5, 5], [0, -5]])
+    np.testing.assert_allclose(step.reward, [[-3, 3], [0, -3]])  # (1 + 2 + 3 + 4 + 5) / 5
+
+
 def test_the_program_does_not_grow_with_the_length_of_skills():
     sizes = []
     for length in (5, 100):

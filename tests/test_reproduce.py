@@ -7,6 +7,7 @@ import pytest
 
 from dusdi.experiments import Settings, reproduce
 from dusdi.metrics.dci import NAMES
+from dusdi.tasks import SUSD_TASKS
 
 WORLDS = ("gunner-2d", "household")  # a world in JAX and one on the host
 TASK = "gunner-2d/limited"
@@ -60,6 +61,19 @@ def test_a_figure_of_tasks_uses_the_skills_of_the_table(folder, monkeypatch):
     assert finals["random_skills"].notna().tolist() == [True]
     points = pd.read_csv(folder / "results" / "fig4.csv")
     assert points["step"].tolist()[-1] == 8_000 and points["return"].notna().all()
+
+
+def test_susds_table_has_discounted_returns(tmp_path, monkeypatch):
+    monkeypatch.setattr("dusdi.experiments.susd.EPISODES", 4)
+    task = SUSD_TASKS[0]
+    assert make(tmp_path, "susd", tasks=(task,), methods=("dusdi",)) == ["susd.csv", "susd.md"]
+    found = pd.read_csv(tmp_path / "results" / "susd.csv").iloc[0]
+    assert found["task"] == task and found["discounted_scripted_reference"] > 17
+    # Two stations, one point each in each of 50 steps; discounted, of 9.562 in all.
+    assert abs(found["return"]) <= 100 and abs(found["discounted_return"]) <= 2 * 9.562
+    assert [record["job"]["options"] for record in records_of(tmp_path, "skills").values()] == [
+        {"layout": 0}
+    ]
 
 
 @pytest.mark.filterwarnings("ignore:measured on")

@@ -36,6 +36,7 @@ EXPERIMENTS = {
     "fig3": "Figure 3: accuracy of the discriminators, with and without Q decomposition",
     "fig4": "Figure 4: return in every task, with skills and without",
     "fig6": "Figure 6: return with and without the causal policy gradient",
+    "susd": "beyond the paper: discounted return in SUSD's own tasks",
     "more-factors": "beyond the paper: DCI of DUSDi in worlds with more factors",
     "tuning": "every method's settings, found with equal effort on tuning seeds",
     "ablation": "each decision of the preset switched back, on tuning seeds",

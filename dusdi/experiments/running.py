@@ -112,9 +112,8 @@ def _measure_return(job: Job, runs: Path, progress: bool) -> dict[str, Any]:
         "random_skills": report.get("random_skills"),
         "scripted_reference": report.get("scripted_reference"),
     }
-    for name, value in report.get("discounted", {}).items():
-        if name in scores:
-            scores[f"discounted_{name}"] = value
+    if "discounted" in report:
+        scores |= {f"discounted_{name}": report["discounted"].get(name) for name in tuple(scores)}
     return {"scores": scores, "measured_with": report["measured_with"], **_origin(report["run"])}
 
 
