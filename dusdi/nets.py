@@ -23,11 +23,11 @@ class OneHot(NamedTuple):
     """Rows of zeros with a one in them, which networks look up instead of multiplying them.
 
     Attributes:
-      index: where the ones are, int32 [B].
+      places: where the ones are, int32 [B].
       size: entries of each row.
     """
 
-    index: jax.Array
+    places: jax.Array
     size: int
 
 
@@ -56,7 +56,7 @@ class EnsembleDense(nn.Module):
     @nn.compact
     def __call__(self, x: jax.Array | OneHot, *more: jax.Array) -> jax.Array:
         if isinstance(x, OneHot):
-            return jnp.swapaxes(self._kernel(x.size, True)[x.index], 0, 1)
+            return jnp.swapaxes(self._kernel(x.size, True)[x.places], 0, 1)
         parts = (x, *more)
         shared = x.ndim == 2
         kernel = self._kernel(sum(part.shape[-1] for part in parts), shared)
