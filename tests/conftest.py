@@ -203,6 +203,7 @@ END_TO_END = {
     "test_bench",
     "test_cli",
     "test_damage",
+    "test_decisions",
     "test_downstream",
     "test_evaluate",
     "test_household_tasks",
