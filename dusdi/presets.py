@@ -30,10 +30,10 @@ PRESETS: dict[str, dict[str, Any]] = {
         input_gain=0.1,
         state_independent_std=True,
         normalise_observations=True,  # for radial basis functions and gains
-        # Big steps of soft actor-critic; only the next 15 or so steps of a skill count.
+        # Big steps of soft actor-critic; only the next ten or so steps of a skill count.
         actor_lr=3e-3,
         critic_lr=3e-3,
-        discount=0.93,
+        discount=0.9,
         tau=0.05,
         alpha=0.1,
         twin_critics=False,
@@ -59,8 +59,8 @@ PRESETS: dict[str, dict[str, Any]] = {
 PLAIN_SAC: dict[str, Any] = dict(
     additive_actor=False,
     input_gain=0.0,
-    actor_hidden=(256, 256),
-    critic_hidden=(256, 256),
+    actor_hidden=(128, 128),
+    critic_hidden=(128, 128),
     state_independent_std=False,
     log_std_min=-5.0,  # with -10 to 2, deviations would start at exp(-4)
     actor_lr=1e-3,

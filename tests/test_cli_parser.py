@@ -225,14 +225,14 @@ def test_help_on_tasks_shows_the_settings_of_the_agent_only(capsys, words, group
 
 def test_help_shows_what_a_setting_would_be_and_why(capsys):
     text = help_text(capsys, "pretrain", "multi-particle")
-    assert "gamma (release: 0.95) (default: 0.93, by preset fast)" in text
+    assert "gamma (release: 0.95) (default: 0.93, by world multi-particle)" in text
     assert "(paper: 0.1) (default: 0.1, by world multi-particle)" in text
     assert (
         "hidden layers of each q_phi (paper: 1024,1024) (default: none, by dusdi's preset fast)"
         in text
     )
     text = help_text(capsys, "pretrain")
-    assert "gamma (release: 0.95) (default: 0.93, by preset fast)" in text
+    assert "gamma (release: 0.95) (default: 0.9, by preset fast)" in text
     text = help_text(capsys, "pretrain", "gunner-2d", "--preset", "paper")
     assert "gamma (release: 0.95) (default: 0.95)" in text
     text = help_text(capsys, "downstream", "runs/a", "walker/run")

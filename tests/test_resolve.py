@@ -64,7 +64,7 @@ def test_the_flat_agent_is_soft_actor_critic_as_its_authors_have_it():
     assert sac.entropy_backup == "split" and not sac.decompose_q
     assert not networks.state_independent_std and not networks.additive_actor
     assert (sac.twin_critics, sac.learn_alpha, sac.target_entropy) == (True, True, -0.5)
-    assert networks.actor_hidden == networks.critic_hidden == (256, 256)
+    assert networks.actor_hidden == networks.critic_hidden == (128, 128)
     assert (networks.input_gain, networks.log_std_min) == (0.0, -5.0)
     assert (sac.discount, sac.tau, sac.actor_lr, sac.critic_lr) == (0.99, 0.01, 1e-3, 1e-3)
     assert settings_for(Noise.spec, "sac", "paper").sac.discount == 0.99

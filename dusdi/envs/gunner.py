@@ -78,7 +78,6 @@ class Gunner2D(JaxWorld):
         episode_length=1000,
         categorical=(6,),
     )
-    #: An action takes effect at once. With the usual discount some seeds end in a worse optimum.
     tuning_task = "limited"
     published_dci = {"dusdi": (0.864, 0.864, 0.897), "diayn-mc": (0.016, 0.024, 0.821)}
 

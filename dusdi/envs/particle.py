@@ -71,6 +71,7 @@ class MultiParticle(JaxWorld):
             "dusdi": {
                 **ACTING,
                 **TELLING,
+                "discount": 0.93,  # agents have a way to go
                 # Distances of other agents tell nothing, so q_psi may be weak, and matters little.
                 "penalty_hidden": (),
                 "penalty_lr": 2e-3,
@@ -78,7 +79,7 @@ class MultiParticle(JaxWorld):
                 "background_weight": 1.5,
                 "background_steps": 3_072_000,
             },
-            "diayn-mc": {**ACTING, **TELLING},
+            "diayn-mc": {**ACTING, **TELLING, "discount": 0.93},
         }
     }
     tuning_task = "food-poison-medium"

@@ -74,7 +74,7 @@ class Elden(Method):
     used_by = "fine-tuning"
     presets = {
         "paper": dict(discount=0.99),
-        "fast": {**PLAIN_SAC, "episode_length": 0, "model_hidden": (64, 64), "model_lr": 1e-3},
+        "fast": {**PLAIN_SAC, "episode_length": 0, "model_hidden": (32, 32), "model_lr": 1e-3},
         "debug": dict(model_hidden=(16, 16), model_batch=8),
     }
 

@@ -51,7 +51,7 @@ PRESETS: TaskPresets = train_for(
             },
             "sac": {
                 "num_envs": 64,
-                "steps_per_update": 16,
+                "steps_per_update": 32,
                 "log_every": 25_600,
                 "checkpoint_every": 512_000,
             },
