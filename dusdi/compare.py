@@ -31,7 +31,8 @@ def compare(paths: Sequence[str | Path], out: str | Path = "compare.png") -> lis
     for label, run in runs.items():
         key = (run.world, run.metric, run.chance)
         points = [
-            {"run": label, "step": row["step"], "value": row[run.metric]} for row in run.curve
+            {"run": label, "seed": row["seed"], "step": row["step"], "value": row[run.metric]}
+            for row in run.curve
         ]
         if points:
             panels.setdefault(key, Panel(*key, [])).rows.extend(points)

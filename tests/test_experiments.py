@@ -302,15 +302,49 @@ def test_fig4_measures_from_each_methods_own_floor(fake, settings):
     text = fig4(settings, methods=("dusdi", "diayn", "sac"))
     assert "Scripted reference 9.0." in text
     # (5 − 1) / (9 − 1) and (5 + 3) / (9 + 3); soft actor-critic has no skills to choose at random
-    assert row(text, "dusdi")[:3] == ["5.0 ± 0.0", "1.0 ± 0.0", "50%"]
-    assert row(text, "diayn")[:3] == ["5.0 ± 0.0", "-3.0 ± 0.0", "67%"]
-    assert row(text, "sac")[:3] == ["5.0 ± 0.0", "–", "–"]
+    assert row(text, "dusdi")[:3] == ["5.0 [5.0, 5.0]", "1.0", "50%"]
+    assert row(text, "diayn")[:3] == ["5.0 [5.0, 5.0]", "-3.0", "67%"]
+    assert row(text, "sac")[:3] == ["5.0 [5.0, 5.0]", "–", "–"]
     finals = pd.read_csv(settings.out / "fig4-final.csv")
     assert finals.groupby("method", sort=False).size().to_dict() == {
         "dusdi": 2,
         "diayn": 2,
         "sac": 2,
     }
+
+
+def seeded(**returns):
+    """Scores of a return job: what its method has by seed, of a scripted reference of 10."""
+
+    def scores(job):
+        method = next(name for name in returns if f"-{name}-" in job.name)
+        value = returns[method][job.settings["seed"]]
+        return {"return": value, "random_skills": 2.0, "scripted_reference": 10.0}
+
+    return scores
+
+
+def test_fig4_shows_the_interquartile_mean_with_its_interval(fake, settings):
+    fake.scores["return"] = seeded(dusdi=[4.0, 4.0, 4.0, 4.0, 13.0], sac=[1.0, 2.0, 4.0, 8.0, 99.0])
+    text = fig4(settings, methods=("dusdi", "sac"), seeds=5)
+    # The middle three are all 4; of five draws three are 13 in 5.8 % of cases, four in 0.7 %.
+    assert row(text, "dusdi")[:3] == ["4.0 [4.0, 10.0]", "2.0", "25%"]
+    assert row(text, "sac")[0].startswith("4.7 [")  # (2 + 4 + 8) / 3
+    # 4 is above 1 and 2 and equal to 4, 13 is above all but 99: (4 · 2.5 + 4) / 25
+    assert row(text, "dusdi")[-1] == "" and row(text, "sac")[-1] == "0.56"
+    assert re.findall("^##+ (.*)$", text, re.M) == [f"{FIRST}/limited", "Over tasks", FIRST]
+    assert "- sac: intervals overlap in limited." in text
+    assert "Scripted reference 10.0. Seeds of each method: 5." in text
+
+
+def test_fig4_tells_if_methods_have_different_numbers_of_seeds(fake, settings):
+    fig4(settings, methods=("dusdi",), seeds=3)
+    fig4(settings, methods=("dusdi", "sac"), seeds=2)
+    other = {"worlds": (), "tasks": (f"{FIRST}/unlimited",), "seeds": 3}
+    reproduce("fig4", dataclasses.replace(settings, methods=("dusdi", "sac"), **other))
+    text = page(settings, "fig4")
+    assert "Seeds of each method: 2 to 3." in text.split("## Over tasks")[0]
+    assert text.count("Seeds of each method: 3.") == 1
 
 
 def test_fig4_compares_learning_on_common_steps(fake, settings):
@@ -321,23 +355,21 @@ def test_fig4_compares_learning_on_common_steps(fake, settings):
 
     fake.curve = lambda job: {**curve(job), "accuracy": [0.0] * len(curve(job)["step"])}
     text = fig4(settings, methods=("dusdi", "sac"))
-    # Up to step 30: (0 + 4 + 2) / 3, and (2 · 20 + 8 · 10) / 30
-    assert row(text, "dusdi")[3] == "2.0 ± 0.0"
-    assert row(text, "sac")[3] == "4.0 ± 0.0"
-    assert row(text, "dusdi")[5] == "20"  # first reaches 2, where it ends, at step 20
-    assert row(text, "sac")[5] == "20"
+    # From step 20, where the later one starts, to 30, where the other ends
+    assert row(text, "dusdi")[3] == "2.0 [2.0, 2.0]"
+    assert row(text, "sac")[3] == "8.0 [8.0, 8.0]"
 
 
 def test_fig4_survives_curves_without_an_episode(fake, settings):
     empty = {"step": [], "return": [], "accuracy": []}
-    full = {"step": [10], "return": [1.0], "accuracy": [0.5]}
+    full = {"step": [10, 20], "return": [1.0, 3.0], "accuracy": [0.5, 0.5]}
     fake.curve = lambda job: empty if "-dusdi-ppo" in job.name else full
     text = fig4(settings, methods=("dusdi", "sac"))
-    assert row(text, "dusdi")[3:] == ["–", "2", "–"]
-    assert row(text, "sac")[3:] == ["1.0 ± 0.0", "2", "–"]
+    assert row(text, "dusdi")[3:5] == ["–", "2"]
+    assert row(text, "sac")[3:5] == ["3.0 [3.0, 3.0]", "2"]
     fake.curve = lambda job: empty
     text = fig4(settings, methods=("dusdi", "sac"), task_fields={"steps": 9_600})
-    assert row(text, "sac")[3:] == ["–", "2", "–"]
+    assert row(text, "sac")[3:5] == ["–", "2"]
 
 
 def test_fig4_without_a_scripted_reference_has_no_share(fake, settings):

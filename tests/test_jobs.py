@@ -187,16 +187,26 @@ def test_a_curve_is_thinned_to_points_with_the_same_mean_over_steps():
     assert thinned == {"step": [2, 5, 6], "seconds": [0.2, 0.4, 0.5], "m": [1.5, 4.33333, 9.0]}
     assert thin(curve, "m", most=5)["m"] == curve["m"]
     assert thin({"step": [], "seconds": [], "m": []}, "m") == {"step": [], "seconds": [], "m": []}
-    mean = mean_over_steps([1, 2, 4, 5, 6], curve["m"], end=6)
+    mean = mean_over_steps([1, 2, 4, 5, 6], curve["m"], start=0, end=6)
     assert mean == pytest.approx((1 + 2 + 10 + 3 + 9) / 6)
-    assert mean_over_steps(thinned["step"], thinned["m"], end=6) == pytest.approx(mean, abs=1e-5)
+    thinned_mean = mean_over_steps(thinned["step"], thinned["m"], start=0, end=6)
+    assert thinned_mean == pytest.approx(mean, abs=1e-5)
 
 
-def test_curves_logged_at_different_steps_are_compared_up_to_a_common_end():
-    assert mean_over_steps([10, 20], [1.0, 3.0], end=20) == 2.0
-    assert mean_over_steps([20], [2.0], end=20) == 2.0
-    assert mean_over_steps([10, 30], [1.0, 4.0], end=20) == 2.5  # 4 counts from 10 to 20 only
-    assert math.isnan(mean_over_steps([], [], end=20))
+def test_curves_logged_at_different_steps_are_compared_where_all_have_values():
+    assert mean_over_steps([10, 20], [1.0, 3.0], start=0, end=20) == 2.0
+    # From 10 to 20 the value is 4, then 7 for another 5 steps; what is logged at 40 is of later.
+    assert mean_over_steps([10, 20, 30, 40], [0.0, 4.0, 7.0, 99.0], start=10, end=25) == 5.0
+    # A start in the middle of two rows leaves the rest of the later one.
+    assert mean_over_steps([10, 20, 30], [0.0, 4.0, 7.0], start=15, end=30) == 6.0
+    # The first row of a curve that begins late says nothing of the steps before it.
+    assert mean_over_steps([20, 30], [50.0, 7.0], start=20, end=30) == 7.0
+
+
+def test_curves_without_common_steps_have_no_mean():
+    assert math.isnan(mean_over_steps([], [], start=0, end=20))
+    assert math.isnan(mean_over_steps([20], [2.0], start=20, end=20))
+    assert math.isnan(mean_over_steps([10, 30], [1.0, 2.0], start=20, end=10))
 
 
 def test_the_first_step_at_a_level():

@@ -95,19 +95,52 @@ def test_any_number_of_series_look_different():
     assert [bar_look(i)["hatch"] for i in (0, 3, 4, 8)] == ["", "", "//", ".."]
 
 
-def test_every_line_is_the_mean_over_seeds_in_a_band():
+def edges(band):
+    """The lower and upper edge of a band, by step in millions."""
+    points = band.get_paths()[0].vertices
+    steps = sorted(set(points[:, 0]))
+    return {x: (min(own), max(own)) for x in steps for own in [points[points[:, 0] == x, 1]]}
+
+
+def test_every_line_is_the_interquartile_mean_over_seeds_in_a_band_of_95_percent():
     axes = Figure().subplots()
     rows = [
-        {"run": f"run {i}", "step": step, "value": i + seed}
+        {"run": f"run {i}", "seed": seed, "step": step, "value": i + value}
         for i in range(9)
         for step in (2_000_000, 1_000_000)
-        for seed in (0, 2)
+        for seed, value in enumerate([0, 0, 0, 0, 9])
     ]
     draw_lines(axes, rows, "run", "value")
     assert [line.get_label() for line in axes.lines] == [f"run {i}" for i in range(9)]
-    assert axes.lines[8].get_xydata().tolist() == [[1.0, 9.0], [2.0, 9.0]]
-    edges = axes.collections[8].get_paths()[0].vertices[:, 1]
-    assert (edges.min(), edges.max()) == pytest.approx((9 - 2**0.5, 9 + 2**0.5))
+    assert axes.lines[8].get_xydata().tolist() == [[1.0, 8.0], [2.0, 8.0]]
+    # Of five draws three are 9 with a probability of 5.8 %, and four with one of 0.7 %.
+    assert edges(axes.collections[8]) == {1.0: (8.0, 14.0), 2.0: (8.0, 14.0)}
+
+
+def curve(seed, points):
+    return [{"run": "a", "seed": seed, "step": s, "value": v} for s, v in points.items()]
+
+
+def test_seeds_that_were_logged_at_other_steps_are_compared_where_all_have_values():
+    axes = Figure().subplots()
+    often = {10**6: 5.0, 2 * 10**6: 6.0, 3 * 10**6: 7.0}
+    rarely = {2 * 10**6: 0.0, 4 * 10**6: 1.0}
+    draw_lines(axes, curve(0, often) + curve(1, rarely), "run", "value")
+    # What was logged at step 4 million is the mean of 2 to 4 million, so it counts at 3 million.
+    assert axes.lines[0].get_xydata().tolist() == [[2.0, 3.0], [3.0, 4.0]]
+    assert edges(axes.collections[0]) == {2.0: (0.0, 6.0), 3.0: (1.0, 7.0)}
+
+
+def test_a_single_seed_is_a_line_without_a_band():
+    axes = Figure().subplots()
+    draw_lines(axes, curve(0, {10**6: 5.0, 2 * 10**6: 6.0}), "run", "value")
+    assert axes.lines[0].get_ydata().tolist() == [5.0, 6.0] and not axes.collections
+
+
+def test_seeds_that_share_no_step_have_an_empty_line():
+    axes = Figure().subplots()
+    draw_lines(axes, curve(0, {1: 5.0}) + curve(1, {2: 6.0}), "run", "value")
+    assert axes.lines[0].get_xydata().tolist() == []
 
 
 def test_bars_of_many_methods_are_all_drawn_and_named(drawn):
@@ -134,13 +167,33 @@ def test_a_method_keeps_its_look_where_another_is_missing(drawn):
         for task in tasks
         for method in ("first", "second")
     ]
-    rows = [{"task": "b", "method": "second", "step": step, "return": 1.0} for step in (1, 2)]
+    point = {"task": "b", "method": "second", "seed": 0, "return": 1.0}
+    rows = [{**point, "step": step} for step in (1, 2)]
     task_curves(rows, ends, "x.png", title="five")
     shown = [axes for axes in drawn[0].axes if axes.axison]
     assert [axes.get_title() for axes in shown] == list(tasks)
     assert matplotlib.colors.to_hex(shown[1].lines[0].get_color()) == colour(1)
     assert [axes.texts[0].get_text() for axes in shown if axes.texts] == ["no episode ended"] * 4
     assert legend_of(drawn[0]) == ["second"]
+
+
+@pytest.mark.parametrize("tasks", [1, 2, 4])
+def test_the_title_and_the_legend_of_ten_methods_fit_into_the_picture(drawn, tasks):
+    ends = [
+        {"task": str(i), "method": f"method {k}", "scripted_reference": 9.0, "random_skills": k}
+        for i in range(tasks)
+        for k in range(10)
+    ]
+    named = ("task", "method")
+    points = [{key: end[key] for key in named} | {"seed": 0, "return": 1.0} for end in ends]
+    rows = [{**point, "step": step} for point in points for step in (1, 2)]
+    task_curves(rows, ends, "x.png", title="Figure 4: learning tasks with skills")
+    (figure,) = drawn
+    figure.draw_without_rendering()
+    assert len(legend_of(figure)) == 12
+    for part in (figure.legends[0], figure._suptitle):
+        box = part.get_window_extent()
+        assert box.x0 >= 0 and box.x1 <= figure.bbox.x1
 
 
 def test_each_method_has_its_own_random_skills_in_its_colour(drawn):

@@ -64,15 +64,16 @@ def thin(curve: Curve, metric: str, most: int = MOST_POINTS) -> Curve:
     }
 
 
-def mean_over_steps(steps: Sequence[float], values: Sequence[float], end: float) -> float:
-    """Returns the area under a curve from step 0 to `end`, divided by `end`; NaN without points.
+def mean_over_steps(
+    steps: Sequence[float], values: Sequence[float], start: float, end: float
+) -> float:
+    """Returns the area under a curve between two steps, divided by their distance.
 
-    It compares curves that were logged at different steps, as long as all of them reach `end`.
+    Curves that were logged at different steps are compared between the latest of their first steps
+    and the earliest of their last ones. It is NaN if there is nothing between these.
     """
-    if not len(steps):
-        return math.nan
-    widths = np.diff(np.minimum(steps, end), prepend=0.0)
-    return float(np.average(values, weights=widths))
+    widths = np.diff(np.clip(steps, start, end), prepend=start)
+    return float(np.average(values, weights=widths)) if widths.sum() > 0 else math.nan
 
 
 def first_step_at(steps: Sequence[int], values: Sequence[float], level: float) -> float:

@@ -8,12 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from dusdi.experiments.provenance import footer
 from dusdi.experiments.records import Record
 from dusdi.experiments.settings import Cell, Settings
 from dusdi.files import replacing, write_atomically
+from dusdi.metrics.statistics import Estimate, estimate, interquartile_mean
 
 
 @dataclass(frozen=True)
@@ -95,10 +97,24 @@ def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list
     return [f"| {' | '.join(line)} |" for line in lines]
 
 
+def iqm_text(values: Any, style: str = ".3f") -> str:
+    """Returns the interquartile mean of the values that are there and its interval, as text."""
+    found = numbers(values)
+    return estimate_text(estimate(interquartile_mean, found), style) if len(found) else "–"
+
+
+def estimate_text(found: Estimate, style: str = ".3f") -> str:
+    """Returns a number and its interval, if there is one, as text."""
+    if found.interval is None:
+        return f"{found.value:{style}}"
+    low, high = found.interval
+    return f"{found.value:{style}} [{low:{style}}, {high:{style}}]"
+
+
 def mean_and_spread(values: Any, style: str = ".3f") -> str:
     """Returns the mean of the values that are there ± their standard deviation, as text."""
-    found = _numbers(values)
-    spread = f" ± {found.std():{style}}" if len(found) > 1 else ""
+    found = numbers(values)
+    spread = f" ± {found.std(ddof=1):{style}}" if len(found) > 1 else ""
     return mean_text(values, style) + spread
 
 
@@ -110,9 +126,10 @@ def mean_text(values: Any, style: str = ".3f") -> str:
 
 def mean_or_none(values: Any) -> float | None:
     """Returns the mean of the values that are there; None if there are none."""
-    found = _numbers(values)
+    found = numbers(values)
     return float(found.mean()) if len(found) else None
 
 
-def _numbers(values: Any) -> pd.Series:
-    return pd.to_numeric(pd.Series(values)).dropna()
+def numbers(values: Any) -> np.ndarray:
+    """Returns the values that are there."""
+    return pd.to_numeric(pd.Series(values)).dropna().to_numpy(float)

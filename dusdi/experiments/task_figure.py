@@ -2,35 +2,28 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from dusdi.experiments.curves import first_step_at, mean_over_steps
+from dusdi.experiments.curves import mean_over_steps
 from dusdi.experiments.jobs import Job, return_job
+from dusdi.experiments.over_tasks import over_tasks
 from dusdi.experiments.results import (
     Results,
+    iqm_text,
     markdown_table,
-    mean_and_spread,
     mean_or_none,
     mean_text,
+    numbers,
 )
 from dusdi.experiments.settings import Cell
+from dusdi.metrics.statistics import interquartile_mean, probability_of_improvement
 from dusdi.report import task_curves
 
 EPISODES = 100  # that the return of a run is measured on
-HEADER = (
-    "",
-    "return",
-    "random skills",
-    "share",
-    "while learning",
-    "seconds per seed",
-    "steps to the first method's end",
-)
 
 
 def task_cells(labels: Mapping[str, Any], task: Job) -> list[Cell]:
@@ -47,18 +40,19 @@ def write_task_figure(results: Results, title: str) -> list[Path]:
     lines = [
         f"# {title}",
         "",
-        f"Return per episode over {EPISODES} episodes with the most probable decisions, mean ± "
-        "standard deviation over seeds.",
-        "The share is of the way from random choices among the method's own skills to the "
-        "scripted reference.",
+        f"Return per episode over {EPISODES} episodes with the most probable decisions: the "
+        "interquartile mean over seeds, and its 95 % bootstrap interval.",
+        "Random skills are random choices among the method's own skills (mean). The share is of "
+        "the way from there to the scripted reference.",
         "While learning is the area under the learning curve, with sampled decisions, divided by "
-        "the steps that all methods have in common.",
-        "The last column is the step at which the learning curve (mean of the seeds) first gets "
-        "where the first method's ends.",
+        "the steps: from the latest first to the earliest last point of all runs on the task.",
+        "The last column is the probability that a run of the first method has a higher return "
+        "than one of this method; a tie counts half.",
     ]
     for task, own in finals.groupby("task", sort=False):
         curves = points[points["task"] == task] if len(points) else points
-        lines += ["", f"## {task}", "", _reference_line(own), "", *_task_table(own, curves)]
+        lines += ["", f"## {task}", "", _about(own), "", *_task_table(own, curves)]
+    lines += ["", *over_tasks(finals)]
     return [
         results.write_csv(points),
         results.write_csv(finals, "-final.csv"),
@@ -80,65 +74,60 @@ def _ends(finals: pd.DataFrame) -> list[dict[str, Any]]:
     ]
 
 
-def _reference_line(finals: pd.DataFrame) -> str:
+def _about(finals: pd.DataFrame) -> str:
+    """Returns a task's scripted reference, and how many seeds its methods have."""
     reference = mean_or_none(finals["scripted_reference"])
-    if reference is None:
-        return "There is no scripted reference."
-    return f"Scripted reference {reference:,.1f}."
+    known = "There is no scripted reference."
+    if reference is not None:
+        known = f"Scripted reference {reference:,.1f}."
+    counts = finals.groupby("method").size()
+    seeds = " to ".join(str(count) for count in sorted({counts.min(), counts.max()}))
+    return f"{known} Seeds of each method: {seeds}."
 
 
 def _task_table(finals: pd.DataFrame, points: pd.DataFrame) -> list[str]:
     """Returns the lines of a task's table. A curve may be empty, if no episode ended."""
     methods = list(finals["method"].unique())
-    end = points.groupby(["method", "seed"])["step"].max().min() if len(points) else math.nan
-    means = {method: _mean_curve(points, method) for method in methods}
-    first = means[methods[0]]
+    reference = mean_or_none(finals["scripted_reference"])
+    areas = _areas(points)
+    first = numbers(finals[finals["method"] == methods[0]]["return"])
     rows = []
     for method in methods:
         own = finals[finals["method"] == method]
+        better = probability_of_improvement([first], [numbers(own["return"])])
         rows.append(
             [
                 method,
-                mean_and_spread(own["return"], ",.1f"),
-                mean_and_spread(own["random_skills"], ",.1f"),
-                _share(own),
-                mean_and_spread(_areas(points, method, end), ",.1f"),
+                iqm_text(own["return"], ",.1f"),
+                mean_text(own["random_skills"], ",.1f"),
+                _share(own, reference),
+                iqm_text(areas.get(method, []), ",.1f"),
                 mean_text(own["seconds"], ".0f"),
-                _steps_to(means[method], first.iloc[-1] if len(first) else math.nan),
+                "" if method == methods[0] else f"{better:.2f}",
             ]
         )
-    return markdown_table(HEADER, rows)
+    header = ["", "return", "random skills", "share", "while learning", "seconds per seed"]
+    return markdown_table([*header, f"P({methods[0]} is better)"], rows)
 
 
-def _share(finals: pd.DataFrame) -> str:
+def _share(finals: pd.DataFrame, reference: float | None) -> str:
     """Returns how far a method got from its own random skills to the scripted reference."""
     floor = mean_or_none(finals["random_skills"])
-    reference = mean_or_none(finals["scripted_reference"])
     if floor is None or reference is None or reference == floor:
         return "–"
-    return f"{(finals['return'].mean() - floor) / (reference - floor):.0%}"
+    reached = interquartile_mean(numbers(finals["return"]))
+    return f"{(reached - floor) / (reference - floor):.0%}"
 
 
-def _areas(points: pd.DataFrame, method: str, end: float) -> list[float]:
-    """Returns the area under each seed's curve up to the common end."""
+def _areas(points: pd.DataFrame) -> dict[str, list[float]]:
+    """Returns the areas under each method's curves between steps that all runs have in common."""
     if not len(points):
-        return []
-    own = points[points["method"] == method]
-    return [
-        mean_over_steps(list(curve["step"]), list(curve["return"]), end)
-        for _, curve in own.groupby("seed")
-    ]
-
-
-def _mean_curve(points: pd.DataFrame, method: str) -> pd.Series:
-    """Returns the mean return of the seeds by step."""
-    if not len(points):
-        return pd.Series(dtype=float)
-    return points[points["method"] == method].groupby("step")["return"].mean()
-
-
-def _steps_to(curve: pd.Series, level: float) -> str:
-    if not len(curve) or math.isnan(level):
-        return "–"
-    step = first_step_at(list(curve.index), list(curve), level)
-    return f"{step:,.0f}" if math.isfinite(step) else "never"
+        return {}
+    steps = points.groupby(["method", "seed"])["step"]
+    start = steps.min().max()
+    end = steps.max().min()
+    found: dict[str, list[float]] = {}
+    for (method, _), curve in points.groupby(["method", "seed"], sort=False):
+        area = mean_over_steps(list(curve["step"]), list(curve["return"]), start, end)
+        found.setdefault(method, []).append(area)
+    return found

@@ -1,4 +1,4 @@
-"""Learning curves: the mean over seeds as a line, their spread as a band."""
+"""Learning curves: the interquartile mean over seeds as a line, its 95 % interval as a band."""
 
 from __future__ import annotations
 
@@ -9,8 +9,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from matplotlib.axes import Axes
 
+from dusdi.metrics.statistics import bootstrap_interval, interquartile_mean
 from dusdi.report import style
 from dusdi.report.style import FAINT, INK, MUTED, File
+
+RESAMPLES = 300  # that each of a band's many intervals is made of
 
 Row = Mapping[str, Any]
 
@@ -59,7 +62,7 @@ def task_curves(rows: Sequence[Row], ends: Sequence[Row], path: File, title: str
     methods = list(dict.fromkeys(row["method"] for row in ends))
     columns = min(4, len(tasks))
     height = 3.1 * math.ceil(len(tasks) / columns) + 0.6
-    figure = style.new_figure(3.7 * columns, height, title, dpi=150)
+    figure = style.new_figure(3.7 * max(2, columns), height, title, dpi=150)
     for axes, task in zip(style.panels(figure, len(tasks), columns), tasks, strict=True):
         own = [row for row in rows if row["task"] == task]
         draw_lines(axes, own, "method", "return", methods)
@@ -93,7 +96,7 @@ class Panel(NamedTuple):
       title: what they have in common.
       metric: what is drawn.
       chance: the metric of guessing, if there is one.
-      rows: points of the curves, each with the name of its `run`, its `step` and its `value`.
+      rows: points of the curves, each with its `run`, `seed`, `step` and `value`.
     """
 
     title: str
@@ -104,7 +107,7 @@ class Panel(NamedTuple):
 
 @style.plain_text
 def run_curves(curves_of: Sequence[Panel], path: File) -> None:
-    """Saves metrics over environment steps: a line per run, the spread of its seeds as a band."""
+    """Saves metrics over environment steps: a panel for each kind of runs, a line per run."""
     columns = min(3, len(curves_of))
     lines = math.ceil(len(curves_of) / columns)
     most = max(len({row["run"] for row in panel.rows}) for panel in curves_of)
@@ -125,26 +128,39 @@ def run_curves(curves_of: Sequence[Panel], path: File) -> None:
 def draw_lines(
     axes: Axes, rows: Sequence[Row], kind: str, value: str, names: Sequence[str] = ()
 ) -> None:
-    """Draws a line for each kind of row, the mean over seeds, in a band of one deviation.
+    """Draws a line for each kind of row, the interquartile mean, in a band, its 95 % interval.
 
     A kind's look is that of its place in `names`, by default its place among the rows, so that it
-    stays the same in panels where others are missing.
+    stays the same in panels where others are missing. A single seed has no band.
     """
     names = names or list(dict.fromkeys(row[kind] for row in rows))
     for index, name in enumerate(names):
-        by_step: dict[int, list[float]] = {}
-        for row in rows:
-            if row[kind] == name:
-                by_step.setdefault(row["step"], []).append(row[value])
-        if not by_step:
+        own = [row for row in rows if row[kind] == name]
+        if not own:
             continue
-        millions = np.array(sorted(by_step)) / 1e6
-        values = [by_step[step] for step in sorted(by_step)]
-        mean = np.array([np.mean(v) for v in values])
-        spread = np.array([np.std(v, ddof=len(v) > 1) for v in values])
-        axes.plot(millions, mean, label=name, linewidth=2, **style.line_look(index))
-        band: dict[str, Any] = {"color": style.colour(index), "alpha": 0.2, "linewidth": 0}
-        axes.fill_between(millions, mean - spread, mean + spread, **band)
+        steps, values = _on_common_steps(own, value)
+        middle = interquartile_mean(values)
+        axes.plot(steps / 1e6, middle, label=name, linewidth=2, **style.line_look(index))
+        interval = bootstrap_interval(interquartile_mean, values, resamples=RESAMPLES)
+        if interval:
+            band: dict[str, Any] = {"color": style.colour(index), "alpha": 0.2, "linewidth": 0}
+            axes.fill_between(steps / 1e6, *interval, **band)
+
+
+def _on_common_steps(rows: Sequence[Row], value: str) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the steps [T] at which every seed has a value, and the values [T, S].
+
+    A row holds the mean since the row before: between rows, a seed has the value of the later one.
+    """
+    seeds: dict[int, list[tuple[int, float]]] = {}
+    for row in sorted(rows, key=lambda row: row["step"]):
+        seeds.setdefault(row["seed"], []).append((row["step"], row[value]))
+    curves = [np.array(points).T for points in seeds.values()]
+    steps = np.unique(np.concatenate([own for own, _ in curves]))
+    start = max(own[0] for own, _ in curves)
+    end = min(own[-1] for own, _ in curves)
+    common = steps[(steps >= start) & (steps <= end)]
+    return common, np.stack([v[np.searchsorted(own, common)] for own, v in curves], axis=-1)
 
 
 def _label_steps(axes: Axes, title: str) -> None:

@@ -88,7 +88,8 @@ def add_legend(figure: Figure) -> None:
     for axes in figure.axes:
         handles, labels = axes.get_legend_handles_labels()
         named |= {label: handle for handle, label in zip(handles, labels, strict=True)} | named
-    look: dict[str, Any] = {"fontsize": 9, "frameon": False, "ncols": 6}
+    columns = min(6, max(1, int(figure.get_figwidth() / 1.8)))
+    look: dict[str, Any] = {"fontsize": 9, "frameon": False, "ncols": columns}
     figure.legend(named.values(), named.keys(), loc="outside lower center", **look)
 
 
