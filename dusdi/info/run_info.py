@@ -61,6 +61,19 @@ class RunInfo:
         return self.description.get("kind") in ("flat", "hierarchy")
 
     @property
+    def is_flat(self) -> bool:
+        """Whether the run explores without skills; its policy is there to be fine-tuned."""
+        space = skill_space(self.description)
+        return not self.is_task and space is not None and not len(space)
+
+    @property
+    def kind(self) -> str:
+        """What the run learns, in words."""
+        if self.is_task:
+            return "solution of a task"
+        return "policy without skills" if self.is_flat else "skills"
+
+    @property
     def method(self) -> str:
         """The method, or the agent and the method of the skills that it chooses from."""
         if "agent" not in self.settings:
@@ -175,7 +188,7 @@ class RunInfo:
         space = skill_space(self.description)
         return [
             ("run", str(self.folder)),
-            ("kind", "solution of a task" if self.is_task else "skills"),
+            ("kind", self.kind),
             ("task" if self.is_task else "world", self.world),
             ("factors", ", ".join(factor_texts(self.description))),
             ("method", self.method),
@@ -212,9 +225,9 @@ class RunInfo:
     def to_json(self) -> dict[str, Any]:
         return {
             "folder": str(self.folder),
-            "kind": "task" if self.is_task else "skills",
-            "method": self.method,
             **self.description,
+            "kind": self.kind,
+            "method": self.method,
             "step": self.step,
             "steps": self.steps,
             "running": self.running,
