@@ -145,6 +145,14 @@ def test_a_policy_without_skills_is_there_for_tasks_to_start_from(flat, capsys):
     assert "no skills whose disentanglement" in capsys.readouterr().err
 
 
+def test_a_fine_tuned_policy_says_what_it_started_from(flat, tmp_path):
+    options = {"preset": "debug", "steps": 640, "progress": False}
+    dusdi.downstream(flat, "gunner-2d/limited", out=tmp_path / "tuned", **options)
+    dusdi.downstream(None, "gunner-2d/limited", out=tmp_path / "sac", **options)
+    assert read_run(tmp_path / "tuned").method == "sac from rnd"
+    assert read_run(tmp_path / "sac").method == "sac"
+
+
 def test_an_unfinished_run_can_be_resumed(own):
     change_config(own, steps=1_000_000)
     run = read_run(own)

@@ -75,12 +75,13 @@ class RunInfo:
 
     @property
     def method(self) -> str:
-        """The method, or the agent and the method of the skills that it chooses from."""
-        if "agent" not in self.settings:
-            return str(self.settings.get("method"))
-        skills: Any = self.description.get("skills")
-        over = f" over {skills['settings'].get('method')}" if is_description(skills) else ""
-        return f"{self.settings['agent']}{over}"
+        """The method or agent, and that of the skills or policy that the run builds on."""
+        name = str(self.settings.get("agent", self.settings.get("method")))
+        for part, word in (("skills", "over"), ("start", "from")):
+            built_on: Any = self.description.get(part)
+            if is_description(built_on):
+                name += f" {word} {built_on['settings'].get('method')}"
+        return name
 
     @property
     def world(self) -> str:
