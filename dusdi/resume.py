@@ -24,6 +24,12 @@ IDENTITY = ("id", "kind", "world", "skills", "start")
 
 #: What a description says of how far its run is.
 PROGRESS = ("step", "seconds")
+#: What a run without a checkpoint takes over from its config.json as it is.
+TAKEN_OVER: dict[str, tuple[type, str]] = {
+    "id": (str, "a word"),
+    "origins": (dict, "a table"),
+    "made_with": (list, "a list"),
+}
 
 
 class Previous(NamedTuple):
@@ -97,8 +103,8 @@ def find_previous(
         raise UsageError(f"{folder} holds a run in another world: {difference(theirs, spec)}")
     if _builds_on(origin or {}) != _builds_on(found.description):
         raise UsageError(
-            f"{folder} holds a run that builds on other skills or another policy; choose another "
-            "folder"
+            f"{folder} holds a run that builds on other skills or another policy: those of another "
+            f"run, or trained anew since; choose another folder, or remove {folder} to begin anew"
         )
     _check_words(folder, settings, words)
     return Previous(_lengthened(folder, settings, fields), found.description, found)
@@ -191,8 +197,19 @@ def _begun(
         return None
     if not same or any(getattr(settings, name) != word for name, word in words.items()):
         return None
+    _check_taken_over(written, description)
     begun = {name: value for name, value in description.items() if name not in PROGRESS}
     return Previous(changed(settings, fields), begun, None)
+
+
+def _check_taken_over(written: Path, description: Mapping[str, Any]) -> None:
+    """Raises a `CheckpointError` if what a run takes over from its config.json was damaged."""
+    for name, (kind, words) in TAKEN_OVER.items():
+        if name in description and not isinstance(description[name], kind):
+            raise CheckpointError(
+                f"{written} is damaged: {name!r} should be {words}, not {description[name]!r}; "
+                "remove that file to begin the run anew"
+            )
 
 
 def _with_written(found: Checkpoint, written: Path) -> Checkpoint:
