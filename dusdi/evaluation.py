@@ -60,7 +60,10 @@ def _evaluate(
 ) -> tuple[DCI, Rollout]:
     """The scores of skills, and the steps they were measured on."""
     if not len(skills.space):
-        raise UsageError("a flat policy has no skills whose disentanglement could be measured")
+        raise UsageError(
+            "a flat policy has no skills whose disentanglement could be measured; it is there for "
+            "tasks to start from: dusdi downstream RUN TASK --agent sac"
+        )
     title = f"seed {skills.seed}" if progress else None
     return _score(
         world,

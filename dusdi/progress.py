@@ -7,6 +7,7 @@ display never stops the work that it shows: if the terminal is closed, it shows 
 from __future__ import annotations
 
 import functools
+import math
 import sys
 import textwrap
 import time
@@ -186,7 +187,7 @@ class Progress(Silent):
         due = time.monotonic() > self._next_line or done >= self._total
         if not self._live and due:
             shown = {name: value for name, value in _mean(rows).items() if "/" not in name}
-            texts = [f"  {name} {value:.3g}" for name, value in shown.items()]
+            texts = [f"  {name} {_number(value, '.3g')}" for name, value in shown.items()]
             self._print_line(done, "".join(texts))
 
     def note(self, text: str) -> None:
@@ -229,7 +230,7 @@ def metrics_view(rows: Sequence[Mapping[str, float]], order: Sequence[str] = ())
     """
     mean = _mean(rows)
     cells = {name: parts for name in mean if (parts := _component_metric(name))}
-    texts = [f"{name} {mean[name]:.3g}" for name in mean if name not in cells]
+    texts = [f"{name} {_number(mean[name], '.3g')}" for name in mean if name not in cells]
     shown = [Text(text, no_wrap=True) for text in texts]
     if shown:
         shown[0].stylize("bold")
@@ -251,7 +252,7 @@ def _component_table(
         table.add_column(kind.replace("_", " "), justify="right")
     for component in components[:MAX_ROWS]:
         values = [mean.get(f"{kind}/{component}") for kind in kinds]
-        table.add_row(Text(component), *("" if x is None else f"{x:.3f}" for x in values))
+        table.add_row(Text(component), *("" if x is None else _number(x, ".3f") for x in values))
     if len(components) > MAX_ROWS:
         table.add_row(Text(f"and {len(components) - MAX_ROWS} more", style="dim"))
     return table
@@ -265,6 +266,11 @@ def _component_metric(name: str) -> tuple[str, str] | None:
 
 def _mean(rows: Sequence[Mapping[str, float]]) -> dict[str, float]:
     return {name: sum(row[name] for row in rows) / len(rows) for name in rows[0]}
+
+
+def _number(value: float, form: str) -> str:
+    """A metric as text; a dash before there is one: a return needs an episode that has ended."""
+    return "-" if math.isnan(value) else format(value, form)
 
 
 def _short(rate: float) -> str:

@@ -24,6 +24,12 @@ IDENTITY = ("id", "kind", "world", "skills", "start")
 
 #: What a description says of how far its run is.
 PROGRESS = ("step", "seconds")
+#: What a run without a checkpoint takes over from its config.json as it is.
+TAKEN_OVER: dict[str, tuple[type, str]] = {
+    "id": (str, "a word"),
+    "origins": (dict, "a table"),
+    "made_with": (list, "a list"),
+}
 
 
 class Previous(NamedTuple):
@@ -90,15 +96,15 @@ def find_previous(
             return None
         return _begun(folder / "config.json", spec, kind, fields, words, origin or {})
     settings, theirs = read_settings(found, kind, folder)
-    found = _with_written(found, folder / "config.json")
+    found = _with_written(_with_settings(found, settings), folder / "config.json", settings)
     settings, theirs = read_settings(found, kind, folder)
     _check_own_policies(folder, found.description)
     if _as_json(theirs.to_json()) != _as_json(spec.to_json()):
         raise UsageError(f"{folder} holds a run in another world: {difference(theirs, spec)}")
     if _builds_on(origin or {}) != _builds_on(found.description):
         raise UsageError(
-            f"{folder} holds a run that builds on other skills or another policy; choose another "
-            "folder"
+            f"{folder} holds a run that builds on other skills or another policy: those of another "
+            f"run, or trained anew since; choose another folder, or remove {folder} to begin anew"
         )
     _check_words(folder, settings, words)
     return Previous(_lengthened(folder, settings, fields), found.description, found)
@@ -191,14 +197,36 @@ def _begun(
         return None
     if not same or any(getattr(settings, name) != word for name, word in words.items()):
         return None
+    _check_taken_over(written, description)
     begun = {name: value for name, value in description.items() if name not in PROGRESS}
+    begun["settings"] = settings.to_json()  # with those that it lacked
     return Previous(changed(settings, fields), begun, None)
 
 
-def _with_written(found: Checkpoint, written: Path) -> Checkpoint:
+def _check_taken_over(written: Path, description: Mapping[str, Any]) -> None:
+    """Raises a `CheckpointError` if what a run takes over from its config.json was damaged."""
+    for name, (kind, words) in TAKEN_OVER.items():
+        if name in description and not isinstance(description[name], kind):
+            raise CheckpointError(
+                f"{written} is damaged: {name!r} should be {words}, not {description[name]!r}; "
+                "remove that file to begin the run anew"
+            )
+
+
+def _with_settings(found: Checkpoint, settings: Any) -> Checkpoint:
+    """A checkpoint that names all settings, also those that it lacked."""
+    return found._replace(description={**found.description, "settings": settings.to_json()})
+
+
+def _with_written(found: Checkpoint, written: Path, complete: Any) -> Checkpoint:
     """A checkpoint with what its run's config.json may say differently: how long the run is.
 
     The file is newer than the checkpoint if the run was made longer and stopped before its next.
+
+    Args:
+      found: the checkpoint, which names all settings.
+      written: the path of config.json.
+      complete: the checkpoint's settings.
     """
     try:
         description = json.loads(written.read_text(encoding="utf-8"))
@@ -216,7 +244,7 @@ def _with_written(found: Checkpoint, written: Path) -> Checkpoint:
         )
         return found
     theirs = found.description
-    _check_same_settings(written, found, settings)
+    _check_same_settings(written, found, settings, complete.defaults())
     for name in IDENTITY:
         if _as_json(description.get(name)) != _as_json(theirs.get(name)):
             raise CheckpointError(
@@ -233,18 +261,23 @@ def _with_written(found: Checkpoint, written: Path) -> Checkpoint:
     return found._replace(description={**theirs, "settings": longer})
 
 
-def _check_same_settings(written: Path, found: Checkpoint, settings: Any) -> None:
-    """Raises a `CheckpointError` if config.json and a checkpoint disagree on a setting."""
+def _check_same_settings(
+    written: Path, found: Checkpoint, settings: Any, defaults: Mapping[str, Any]
+) -> None:
+    """Raises a `CheckpointError` if config.json and a checkpoint disagree on a setting.
+
+    What config.json lacks has its default.
+    """
     said = without_groups(settings)
     made = without_groups(found.description["settings"])
     for name in dict.fromkeys([*made, *said]):
-        ours = said.get(name, "nothing")
+        ours = said.get(name, defaults.get(name))
         theirs = made.get(name, "nothing")
         if name not in RESUMABLE and _as_json(ours) != _as_json(theirs):
             raise CheckpointError(
-                f"{written} says {name} = {ours}, but {found.path.name} was made with {theirs}: "
-                "one of them was changed or belongs to another run; put it right, or remove "
-                "config.json to go on with what the checkpoint says"
+                f"{written} says {name} = {said.get(name, 'nothing')}, but {found.path.name} was "
+                f"made with {theirs}: one of them was changed or belongs to another run; put it "
+                "right, or remove config.json to go on with what the checkpoint says"
             )
 
 

@@ -71,7 +71,14 @@ def test_evaluate_prints_a_table(run, capsys):
     assert main(["evaluate", str(run), "--steps", "2000"]) == 0
     text = capsys.readouterr().out
     assert "disentanglement" in text and "±" in text and "states to skills" in text
-    assert "ammo state" in text
+    assert "ammo state" in text and "nothing to disentangle" not in text
+
+
+def test_evaluate_says_that_scores_of_one_component_mean_little(tmp_path, capsys):
+    words = ["--method", "diayn", "--preset", "debug", "--steps", "640", "--quiet"]
+    assert main(["pretrain", "gunner-2d", "--out", str(tmp_path), *words]) == 0
+    assert main(["evaluate", str(tmp_path), "--steps", "2000", "--quiet"]) == 0
+    assert "with a single component there is nothing to disentangle" in capsys.readouterr().out
 
 
 def test_evaluate_measures_the_policy_that_is_named_and_the_scripted_expert(run, capsys):

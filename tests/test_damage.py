@@ -12,6 +12,7 @@ import dusdi
 from dusdi import checkpoint
 from dusdi.controller import load_controller, solves_task
 from dusdi.errors import CheckpointError, NonFiniteError, UsageError
+from dusdi.info import read_run
 from dusdi.policy import FORMAT, read_description, read_policy, write_policy
 
 pytestmark = pytest.mark.usefixtures("shared_programs")
@@ -87,6 +88,23 @@ def test_config_and_checkpoint_must_agree(gunner, change, message):
     with pytest.raises(CheckpointError, match=message):
         resume(gunner)
     assert newest_checkpoint(gunner).read_bytes() == before
+
+
+@pytest.mark.parametrize("config_too", [True, False], ids=["both", "checkpoint"])
+def test_a_run_made_before_there_was_a_setting_goes_on_with_its_default(gunner, config_too):
+    """config.json has the setting if the run was resumed since, and killed before a checkpoint."""
+    path = newest_checkpoint(gunner)
+    remove = without("networks", "log_std_min")
+    rewrite(path, remove(checkpoint.load(path).description))
+    config = gunner / "config.json"
+    before = json.loads(config.read_text())
+    if config_too:
+        config.write_text(json.dumps(remove(json.loads(config.read_text()))))
+    with pytest.warns(UserWarning, match=r"lacks the setting 'log_std_min'.* default, -10\.0"):
+        resume(gunner)
+    after = json.loads(config.read_text())
+    assert after["settings"]["networks"] == before["settings"]["networks"]
+    assert "log_std_min" not in after["origins"]  # nobody chose it
 
 
 def test_a_folder_in_place_of_the_config_is_said(gunner):
@@ -267,9 +285,16 @@ def test_a_policy_that_is_missing_is_named_and_written_again(gunner):
 
 
 def test_a_folder_that_is_missing_or_holds_no_run_is_said(tmp_path):
-    for folder in (tmp_path, tmp_path / "nowhere"):
-        with pytest.raises(CheckpointError, match=r"holds no run: there is no policy"):
-            dusdi.load(folder)
+    with pytest.raises(CheckpointError, match="holds no run: there is no policy"):
+        dusdi.load(tmp_path)
+    (tmp_path / "runs" / "gunner").mkdir(parents=True)
+    message = rf"guner holds no run: there is no such folder; did you mean {tmp_path}/runs/gunner\?"
+    for read in (dusdi.load, read_run):
+        with pytest.raises(CheckpointError, match=message):
+            read(tmp_path / "runs" / "guner")
+        for far in ("walker", "nowhere/gunner"):
+            with pytest.raises(CheckpointError, match=r"there is no such folder$"):
+                read(tmp_path / "runs" / far)
 
 
 @pytest.mark.parametrize(

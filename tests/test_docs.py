@@ -1,6 +1,7 @@
 """The documentation: links lead somewhere, code runs, tables name the settings there are."""
 
 import re
+import shlex
 import sys
 from pathlib import Path
 
@@ -8,9 +9,15 @@ import numpy as np
 import pytest
 
 import dusdi
+from dusdi.cli.learning import pretrain_parser
+from dusdi.cli.options import QuietOptions
+from dusdi.cli.pretrain import PretrainOptions
+from dusdi.cli.values import read_pairs
+from dusdi.cli.worlds import FACTOR_FORM
 from dusdi.experiments import ablation
 from dusdi.methods import METHODS
 from dusdi.settings import NetworkSettings, PPOSettings, RunSettings, SACSettings, TaskRunSettings
+from dusdi.spaces import parse_space
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", ROOT / "results" / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -47,6 +54,20 @@ def test_lines_are_short_enough_to_read_in_a_diff(page):
     for line in page.read_text().splitlines():
         is_text = not line.startswith(("|", "![")) and "](" not in line and "title =" not in line
         assert not is_text or len(line) <= 100, line
+
+
+@pytest.mark.parametrize("page", PAGES, ids=names)
+def test_commands_that_discover_skills_have_options_that_there_are(page, monkeypatch):
+    monkeypatch.setattr(sys, "path", [str(ROOT / "examples"), *sys.path])
+    text = page.read_text().replace("\\\n", " ")
+    for block in re.findall(r"```bash\n(.*?)```", text, re.S):
+        for command in re.findall(r"^dusdi pretrain (.*)$", block, re.M):
+            words = shlex.split(command, comments=True)
+            parser = pretrain_parser(words, "pretrain", "", PretrainOptions, QuietOptions)
+            given = parser.parse(words)
+            read_pairs("--factor", FACTOR_FORM, given.get("factor", ()))
+            for part in given.get("components", ()):
+                parse_space(part.split("=")[1])
 
 
 def listed_settings(page):

@@ -230,7 +230,7 @@ def test_what_does_not_fit_is_refused_before_anything_is_computed(gunner_run, tm
 def test_a_run_is_not_resumed_with_other_skills_or_as_another_kind(gunner_run, task):
     limited = "gunner-2d/limited"
     options = {"out": task, "resume": True, "progress": False}
-    with pytest.raises(UsageError, match="builds on other skills"):
+    with pytest.raises(UsageError, match=rf"builds on other skills.* or remove {task} to begin"):
         dusdi.downstream(dusdi.load(gunner_run, seed=1), limited, **options)
     with pytest.raises(UsageError, match="a run of another kind"):
         dusdi.downstream(None, limited, **options)

@@ -1,10 +1,12 @@
 """Methods that can't be in an experiment are refused before anything is run."""
 
 import dataclasses
+from pathlib import Path
 
 import pytest
 
 from dusdi import experiments
+from dusdi.cli import main
 from dusdi.errors import UsageError
 from dusdi.experiments import EXPERIMENTS, Settings, reproduce
 from dusdi.experiments.checks import CHOICE_OF_METHODS
@@ -122,3 +124,25 @@ def test_a_folder_of_runs_that_can_not_be_written_is_said_before_anything_is_run
     with pytest.raises(UsageError, match=r"can't write into .*runs .*--runs"):
         reproduce("fig3", settings)
     assert done == []
+
+
+@pytest.mark.parametrize(
+    ("words", "folder"),
+    [
+        ("", "results"),
+        ("--seeds 5 --worlds gunner-2d --jobs 2", "results"),
+        ("--preset debug", "runs/results"),
+        ("--preset debug --out results", "results"),
+        ("--steps 20_480", "runs/results"),
+        ("--task-steps 20_480", "runs/results"),
+        ("--evaluation-steps 20_000", "runs/results"),
+        ("--seeds 1", "runs/results"),
+    ],
+)
+def test_only_published_settings_are_written_into_the_published_results(monkeypatch, words, folder):
+    chosen = []
+    monkeypatch.setattr(
+        "dusdi.cli.reproduce.reproduce", lambda name, settings: chosen.append(settings) or []
+    )
+    assert main(["reproduce", "table1", *words.split()]) == 0
+    assert chosen[0].out == Path(folder)

@@ -37,6 +37,13 @@ def task(folder, skills):
     return folder / "task"
 
 
+@pytest.fixture(scope="module")
+def flat(folder):
+    options = {"preset": "debug", "steps": 640, "progress": False}
+    dusdi.pretrain("gunner-2d", method="rnd", out=folder / "flat", **options)
+    return folder / "flat"
+
+
 @pytest.fixture
 def own(skills, tmp_path):
     """A copy of the run that a test may damage."""
@@ -123,6 +130,27 @@ def test_a_run_of_a_task(task, capsys):
     assert run.next_commands == [f"dusdi evaluate {task}"]
     assert main(["info", str(task)]) == 0
     assert "solution of a task" in capsys.readouterr().out
+
+
+def test_a_policy_without_skills_is_there_for_tasks_to_start_from(flat, capsys):
+    assert main(["pretrain", "gunner-2d", "--out", str(flat), "--resume", "--quiet"]) == 0
+    said = capsys.readouterr().out
+    tuning = f"dusdi downstream {flat} gunner-2d/unlimited --agent sac"
+    assert f"steps done; policy in {flat}" in said and f"next: {tuning}\n" in said
+    assert "evaluate" not in said
+    assert main(["info", str(flat)]) == 0
+    assert re.search(r"^kind +policy without skills *$", capsys.readouterr().out, re.M)
+    assert read_run(flat).next_commands[0] == tuning
+    assert main(["evaluate", str(flat)]) == 2
+    assert "no skills whose disentanglement" in capsys.readouterr().err
+
+
+def test_a_fine_tuned_policy_says_what_it_started_from(flat, tmp_path):
+    options = {"preset": "debug", "steps": 640, "progress": False}
+    dusdi.downstream(flat, "gunner-2d/limited", out=tmp_path / "tuned", **options)
+    dusdi.downstream(None, "gunner-2d/limited", out=tmp_path / "sac", **options)
+    assert read_run(tmp_path / "tuned").method == "sac from rnd"
+    assert read_run(tmp_path / "sac").method == "sac"
 
 
 def test_an_unfinished_run_can_be_resumed(own):

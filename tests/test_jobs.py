@@ -218,15 +218,25 @@ def test_the_headline_metric_is_the_first_and_rows_without_it_are_left_out(tmp_p
     text = "step,seed,seconds,distance,loss\n10,0,1.5,nan,1\n20,0,2.5,0.25,2\n"
     (tmp_path / "progress.csv").write_text(text)
     curve = {"step": [20.0], "seconds": [2.5], "distance": [0.25]}
-    assert read_curve(tmp_path) == ("distance", curve)
-    assert read_curve(tmp_path, "loss")[1]["loss"] == [1.0, 2.0]
+    assert read_curve(tmp_path, 20) == ("distance", curve)
+    assert read_curve(tmp_path, 20, "loss")[1]["loss"] == [1.0, 2.0]
 
 
-@pytest.mark.parametrize("text", ["garbage", "step,accuracy\n640,x\n", "step,seed\n640,0\n", ""])
+DAMAGED = [
+    "garbage",
+    "step,accuracy\n640,x\n",
+    "step,seed\n640,0\n",
+    "",
+    "step,seed,seconds,accuracy\n",
+    "step,seed,seconds,accuracy\n320,0,1.0,0.5\n",  # the last row is missing
+]
+
+
+@pytest.mark.parametrize("text", DAMAGED)
 def test_a_damaged_curve_is_said(tmp_path, text):
     (tmp_path / "progress.csv").write_text(text)
     with pytest.raises(CheckpointError, match=r"progress\.csv is damaged; remove"):
-        read_curve(tmp_path)
+        read_curve(tmp_path, 640)
 
 
 # --- order ---

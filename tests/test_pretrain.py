@@ -17,7 +17,7 @@ from probes import TINY, HostTrack, settings_for
 import dusdi
 from dusdi import checkpoint, provenance, training
 from dusdi.envs.gunner import Gunner2D
-from dusdi.errors import NonFiniteError, UsageError
+from dusdi.errors import CheckpointError, NonFiniteError, UsageError
 from dusdi.methods.dusdi import Dusdi
 from dusdi.resolve import changed
 from dusdi.resume import Previous, resumed_settings
@@ -128,6 +128,22 @@ def test_a_run_without_a_checkpoint_does_not_stand_in_the_way(tmp_path, monkeypa
     run_and_die(monkeypatch, tmp_path, env="multi-particle")
     assert train(tmp_path, steps=640).spec.name == "gunner-2d"
     assert json.loads((tmp_path / "config.json").read_text())["world"]["name"] == "gunner-2d"
+
+
+@shared_programs
+@pytest.mark.parametrize(
+    ("name", "value"), [("id", 3), ("origins", ["you"]), ("origins", "you"), ("made_with", 5)]
+)
+def test_what_a_run_without_a_checkpoint_goes_on_with_is_checked(
+    tmp_path, monkeypatch, name, value
+):
+    kill_before_training(monkeypatch)
+    run_and_die(monkeypatch, tmp_path, steps=640)
+    config = tmp_path / "config.json"
+    config.write_text(json.dumps({**json.loads(config.read_text()), name: value}))
+    message = rf"config\.json is damaged: '{name}' should be a \w+, not .*remove that file"
+    with pytest.raises(CheckpointError, match=message):
+        train(tmp_path, steps=640, resume=True)
 
 
 @pytest.mark.parametrize("resume", [False, True])

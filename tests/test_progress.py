@@ -1,6 +1,7 @@
 """What people see of work in progress: metrics, rates, messages."""
 
 import io
+import math
 import os
 import re
 
@@ -54,6 +55,15 @@ def test_every_kind_of_metric_has_a_column_and_every_component_a_row():
         ["distance", "dual", "weight"],
         ["a", "1.000"],
         ["b", "3.000", "0.500"],
+    ]
+
+
+def test_a_return_before_an_episode_has_ended_is_a_dash():
+    text = show([{"return": math.nan, "episodes": 0.0, "return/a": math.nan}])
+    assert [line.split() for line in text.splitlines()] == [
+        ["return", "-", "episodes", "0"],
+        ["return"],
+        ["a", "-"],
     ]
 
 
@@ -136,13 +146,13 @@ def test_a_log_file_gets_a_line_every_ten_seconds_and_at_the_end(clock, capsys):
             clock[0] = second
             display.advance(10 * second)
         display.message("a sentence")
-        display.log(1_000, [{"distance": 0.5, "distance/a": 0.5, "loss": 2.0}])
+        display.log(1_000, [{"return": math.nan, "return/a": math.nan, "loss": 2.0}])
     lines = [line.rstrip() for line in capsys.readouterr().err.splitlines()]
     assert lines == [
         "title: 30/1,000 steps  0:01:37 left",
         "title: 140/1,000 steps  0:01:26 left",
         "a sentence",
-        "title: 1,000/1,000 steps  distance 0.5  loss 2  done",
+        "title: 1,000/1,000 steps  return -  loss 2  done",
     ]
 
 

@@ -1,5 +1,7 @@
 """Pictures: nothing is left out for want of room or colour, and names are shown as they are."""
 
+import itertools
+
 import matplotlib.colors
 import numpy as np
 import pytest
@@ -8,7 +10,7 @@ from matplotlib.figure import Figure
 from dusdi.evaluation import score_rollout
 from dusdi.metrics.dci import NAMES
 from dusdi.report import heat_map, score_bars, task_curves, value_histograms
-from dusdi.report.curves import draw_lines
+from dusdi.report.curves import Panel, draw_lines, run_curves
 from dusdi.report.histograms import _groupings, _most_telling
 from dusdi.report.style import bar_look, colour, line_look
 from dusdi.rollouts import Rollout
@@ -79,9 +81,50 @@ def test_continuous_values_are_grouped_by_thirds_of_the_dimension_that_tells_mos
     skill = rng.uniform(-1, 1, size=(3_000, 2)).astype(np.float32)
     (ways,) = _groupings(skill, SkillSpace((Component("line", Box(2)),)))
     (found,) = _most_telling(ways, skill[:, 1:], [Factor("line", (0,))])
-    assert found.names == ["low", "middle", "high"]
+    low, high = np.quantile(skill[:, 1], (1 / 3, 2 / 3))
+    between = f"{low:.2f} to {high:.2f}"
+    assert found.names == [f"z[1] < {low:.2f}", between, f"z[1] > {high:.2f}"]
     assert np.bincount(found.group) == pytest.approx([1_000] * 3, abs=1)
     assert found.share == pytest.approx(8 / 9, abs=0.02)  # thirds of a line, each a third as long
+
+
+def texts_of(figure):
+    """The title, the note below all panels, and the legend, as they are drawn."""
+    figure.canvas.draw()
+    return [figure._suptitle, figure._supxlabel, *figure.legends]
+
+
+def assert_inside(figure):
+    for text in filter(None, texts_of(figure)):
+        extent = text.get_window_extent()
+        assert extent.x0 >= 0 and extent.x1 <= figure.bbox.width, text
+
+
+def test_a_picture_of_one_panel_has_room_for_title_note_and_legend(drawn):
+    title = "Disentanglement, completeness and informativeness of skills in this world"
+    measured = {f"{name}{kind}": 0.5 for name in NAMES for kind in ("", "_paper", "_reference")}
+    row = {"world": "toy", "direction": "skills to states", **measured}
+    score_bars([{**row, "method": f"method {i}"} for i in range(3)], "bars.png", title)
+    rollout, spec, _ = toy(["only"])
+    skill = rollout.skill.astype(np.float32) + np.linspace(0, 0.1, 2_000)[:, None]
+    space = SkillSpace((Component("only", Box(1)),))
+    value_histograms(rollout._replace(skill=skill), spec, space, "values.png", title)
+    for figure in drawn:
+        assert_inside(figure)
+
+
+def test_steps_of_short_runs_do_not_run_into_each_other(drawn):
+    rows = [{"run": "a", "seed": 0, "step": step, "value": 1.0} for step in range(640, 2_600, 320)]
+    run_curves([Panel("toy", "accuracy", None, rows)] * 2, "x.png")
+    drawn[0].canvas.draw()
+    for axes in drawn[0].axes:
+        low, high = axes.get_xlim()
+        shown = [
+            label for label in axes.get_xticklabels() if low <= label.get_position()[0] <= high
+        ]
+        places = [label.get_window_extent() for label in shown]
+        assert len(places) > 1
+        assert all(a.x1 + 5 < b.x0 for a, b in itertools.pairwise(places))
 
 
 def legend_of(figure):

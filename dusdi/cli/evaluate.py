@@ -141,12 +141,22 @@ def evaluate_skills(options: EvaluateOptions, given: Mapping[str, Any]) -> None:
     print_table(output, ("", *NAMES), score_rows(report, expert), title=title)
     title = "Each component, and the factor it is about"
     print_table(output, COMPONENT_HEADINGS, component_rows(report), title=title, numbers_from=2)
-    for remark in remarks(report):
+    for remark in [*remarks(report), *remarks_on_one_component(report)]:
         say(remark, sys.stdout)
     folder = options.out or skills.folder or options.run_folder
     suffix = "-seed*" if len(report["seeds"]) > 1 else ""
     say(f"importances: {folder}/dci{suffix}.png and {folder}/dci.json", sys.stdout)
     say(f"where each value of each component leads: {folder}/values{suffix}.png", sys.stdout)
+
+
+def remarks_on_one_component(report: Mapping[str, Any]) -> list[str]:
+    """A sentence on what scores don't mean for skills of a single component."""
+    if len(report["components"]) > 1:
+        return []
+    return [
+        "with a single component there is nothing to disentangle: completeness is 1 by definition, "
+        "and disentanglement says only whether it matters to one factor; compare informativeness"
+    ]
 
 
 def score_rows(report: Mapping[str, Any], expert: Mapping[str, Any] | None) -> list[list[str]]:

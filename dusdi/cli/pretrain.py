@@ -20,8 +20,8 @@ from dusdi.cli.learning import (
 )
 from dusdi.cli.options import QuietOptions, WorldOptions, argument, filled, flag, option
 from dusdi.cli.parser import wants_help
-from dusdi.cli.worlds import folder_name, named_world, next_options
-from dusdi.info import saved_world
+from dusdi.cli.worlds import folder_name, named_world, next_options, own_words
+from dusdi.info import fine_tuning, saved_world
 from dusdi.methods import METHODS
 from dusdi.presets import PRESETS
 from dusdi.pretraining import pretrain
@@ -70,8 +70,12 @@ def learn(given: Mapping[str, Any], fields: Mapping[str, Any]) -> None:
         progress="quiet" not in given,
         **fields,
     )
-    say(f"{skills.step:,} steps done; skills in {out}", sys.stdout)
+    learned = "skills" if len(skills.space) else "policy"  # for tasks to start from
+    say(f"{skills.step:,} steps done; {learned} in {out}", sys.stdout)
     folder = shlex.quote(str(out))
     env = next_options(options.env, world_options)
-    print(f"next: dusdi evaluate {folder}{env}")
-    print(f"      dusdi render {folder} --out {folder}/skills.mp4{env}")
+    use = f"dusdi evaluate {folder}{env}"
+    if not len(skills.space):
+        use = fine_tuning(folder, own_words(options.env, world_options) or options.env)
+    print(f"next: {use}")
+    print(f"      dusdi render {folder} --out {folder}/{learned}.mp4{env}")

@@ -13,6 +13,11 @@ from dusdi.experiments.checks import CHOICE_OF_METHODS
 from dusdi.presets import PRESETS
 from dusdi.settings import Group
 
+PUBLISHED = "results"  # is committed
+ELSEWHERE = "runs/results"
+#: Options by which numbers are others than the published ones.
+CHANGING = ("preset", "steps", "task_steps", "evaluation_steps")
+
 
 @dataclasses.dataclass(frozen=True)
 class ReproduceOptions(Group):
@@ -21,7 +26,12 @@ class ReproduceOptions(Group):
     experiment: str = argument(
         "WHAT", "; ".join(f"{name} ({about})" for name, about in EXPERIMENTS.items())
     )
-    out: str = option("results", "folder of tables and figures", "DIR")
+    out: str = option(
+        "",
+        f"folder of tables and figures (default: {PUBLISHED}; {ELSEWHERE} with another preset, "
+        "other numbers of steps or fewer seeds)",
+        "DIR",
+    )
     runs: str = option("runs/reproduce", "folder of the runs", "DIR")
     seeds: int = option(3, "how many seeds")
     preset: str = option("fast", f"settings of the runs: {', '.join(PRESETS)}", "PRESET")
@@ -57,7 +67,7 @@ def run(words: list[str]) -> None:
     given = parser.parse(words)
     options = filled(ReproduceOptions, given)
     settings = Settings(
-        out=Path(options.out),
+        out=Path(options.out or default_out(options)),
         runs=Path(options.runs),
         seeds=options.seeds,
         preset=options.preset,
@@ -72,3 +82,13 @@ def run(words: list[str]) -> None:
     )
     for path in reproduce(options.experiment, settings):
         print(path)
+
+
+def default_out(options: ReproduceOptions) -> str:
+    """The folder of the published tables, if these are to be what comes out.
+
+    A quick try must not write over them.
+    """
+    usual = ReproduceOptions()
+    same = all(getattr(options, name) == getattr(usual, name) for name in CHANGING)
+    return PUBLISHED if same and options.seeds >= usual.seeds else ELSEWHERE

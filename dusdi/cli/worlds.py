@@ -45,12 +45,18 @@ def own_world(text: str, options: WorldOptions, like: WorldSpec | None) -> World
 
 def next_options(text: str, options: WorldOptions) -> str:
     """The options with which later commands find a run's world, if it is not one of dusdi's."""
+    words = own_words(text, options)
+    return f" --env {words}" if words else ""
+
+
+def own_words(text: str, options: WorldOptions) -> str:
+    """The words that name a world again, if it is not one of dusdi's."""
     if ":" not in text:
         return ""
-    words = ["--env", text]
+    words = [text]
     for option in options.env_option:
         words += ["--env-option", option]
-    return " " + shlex.join(words)
+    return shlex.join(words)
 
 
 def folder_name(text: str) -> str:

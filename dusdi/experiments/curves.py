@@ -21,11 +21,12 @@ NOT_METRICS = ("step", "seed", "seconds")  # the first columns of progress.csv
 Curve = dict[str, list[float]]
 
 
-def read_curve(folder: Path, metric: str | None = None) -> tuple[str, Curve]:
+def read_curve(folder: Path, end: int, metric: str | None = None) -> tuple[str, Curve]:
     """Returns the name of a run's metric and its curve: columns "step", "seconds" and the metric.
 
     Args:
       folder: of the run, which has a single seed.
+      end: the run's last step, which it logged; a curve that ends elsewhere was cut.
       metric: the column to read; by default the first one, a method's headline metric.
 
     Rows whose metric is no number are left out: there is no return until an episode has ended.
@@ -37,7 +38,8 @@ def read_curve(folder: Path, metric: str | None = None) -> tuple[str, Curve]:
         columns = ("step", "seconds", found)
         places = [header.index(name) for name in columns]
         numbers = [[float(row[place]) for place in places] for row in rows]
-    except (ValueError, StopIteration):
+        damaged += numbers[-1][0] != end
+    except (ValueError, StopIteration, IndexError):
         damaged = 1
     if damaged:
         raise CheckpointError(f"{path} is damaged; remove {folder} to have that run trained again")

@@ -143,8 +143,8 @@ def _dci_scores(result: Mapping[str, Any]) -> dict[str, dict[str, float | None]]
 
 def _about_training(folder: Path, metric: str | None = None) -> dict[str, Any]:
     """Returns the thinned curve of a finished run and where it comes from."""
-    metric, curve = read_curve(folder, metric)
     description = read_description(find_policy(folder))
+    metric, curve = read_curve(folder, description["step"], metric)
     return {"metric": metric, "curve": thin(curve, metric), **_origin(description)}
 
 

@@ -8,7 +8,8 @@ Nothing here needs an intact run. What is damaged is left out and listed among t
 - `commands`: what to do with a run next.
 """
 
+from dusdi.info.commands import fine_tuning
 from dusdi.info.reading import read_run, saved_world
 from dusdi.info.run_info import RunInfo
 
-__all__ = ["RunInfo", "read_run", "saved_world"]
+__all__ = ["RunInfo", "fine_tuning", "read_run", "saved_world"]

@@ -26,14 +26,26 @@ def next_commands(run: RunInfo) -> list[str]:
         return [_resume_task(run) if run.is_task else _resume_pretraining(run)]
     folder = shlex.quote(str(run.folder))
     env = "" if _is_known(run) else f" --env {OWN_WORLD}"
+    if run.is_flat:
+        world = run.description["world"]["name"] if _is_known(run) else OWN_WORLD
+        return [fine_tuning(folder, world), f"dusdi render {folder} --out policy.mp4{env}"]
     if not run.scores or run.measured_at != run.step:
         return [f"dusdi evaluate {folder}{env}"]
     if run.is_task:
         return [f"dusdi render {folder} --out task.mp4{env}"]
-    world = run.description["world"]["name"]
-    tasks = [task for task in TASKS if task.split("/")[0] == world]
-    use = [f"dusdi downstream {folder} {task}" for task in tasks[:1]]
+    task = first_task(run.description["world"]["name"])
+    use = [f"dusdi downstream {folder} {task}"] if task else []
     return [f"dusdi render {folder} --out skills.mp4{env}", *use]
+
+
+def first_task(world: str) -> str:
+    """The first task in a world of dusdi's; empty if there is none."""
+    return next((task for task in TASKS if task.split("/")[0] == world), "")
+
+
+def fine_tuning(folder: str, world: str) -> str:
+    """What to do with a flat policy: a world of one's own is a task by its own reward."""
+    return f"dusdi downstream {folder} {first_task(world) or world} --agent sac"
 
 
 def _resume_pretraining(run: RunInfo) -> str:

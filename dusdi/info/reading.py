@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from dusdi import checkpoint
+from dusdi.checks import check_there
 from dusdi.errors import CheckpointError
 from dusdi.files import is_locked
 from dusdi.info.run_info import RunInfo
@@ -21,6 +22,7 @@ def read_run(path: str | Path) -> RunInfo:
     Raises a `CheckpointError` if nothing there says which run it is.
     """
     path = Path(path)
+    check_there(path)
     folder = path.parent.parent if path.is_file() else path
     problems: list[str] = []
     written = _read_json(folder / "config.json", problems)

@@ -61,13 +61,27 @@ class RunInfo:
         return self.description.get("kind") in ("flat", "hierarchy")
 
     @property
+    def is_flat(self) -> bool:
+        """Whether the run explores without skills; its policy is there to be fine-tuned."""
+        space = skill_space(self.description)
+        return not self.is_task and space is not None and not len(space)
+
+    @property
+    def kind(self) -> str:
+        """What the run learns, in words."""
+        if self.is_task:
+            return "solution of a task"
+        return "policy without skills" if self.is_flat else "skills"
+
+    @property
     def method(self) -> str:
-        """The method, or the agent and the method of the skills that it chooses from."""
-        if "agent" not in self.settings:
-            return str(self.settings.get("method"))
-        skills: Any = self.description.get("skills")
-        over = f" over {skills['settings'].get('method')}" if is_description(skills) else ""
-        return f"{self.settings['agent']}{over}"
+        """The method or agent, and that of the skills or policy that the run builds on."""
+        name = str(self.settings.get("agent", self.settings.get("method")))
+        for part, word in (("skills", "over"), ("start", "from")):
+            built_on: Any = self.description.get(part)
+            if is_description(built_on):
+                name += f" {word} {built_on['settings'].get('method')}"
+        return name
 
     @property
     def world(self) -> str:
@@ -175,7 +189,7 @@ class RunInfo:
         space = skill_space(self.description)
         return [
             ("run", str(self.folder)),
-            ("kind", "solution of a task" if self.is_task else "skills"),
+            ("kind", self.kind),
             ("task" if self.is_task else "world", self.world),
             ("factors", ", ".join(factor_texts(self.description))),
             ("method", self.method),
@@ -212,9 +226,9 @@ class RunInfo:
     def to_json(self) -> dict[str, Any]:
         return {
             "folder": str(self.folder),
-            "kind": "task" if self.is_task else "skills",
-            "method": self.method,
             **self.description,
+            "kind": self.kind,
+            "method": self.method,
             "step": self.step,
             "steps": self.steps,
             "running": self.running,

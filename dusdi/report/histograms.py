@@ -33,7 +33,7 @@ def value_histograms(
 
     There is a row for each component and a column for each factor. If that is too much, there is
     each component with its own factor only, or with the one it moves most if it is meant for none.
-    Continuous components are shown by thirds of one of their dimensions.
+    Continuous components z are shown by thirds of one of their numbers z[i], the most telling one.
     """
     names = [str(factor.name) for factor in spec.controlled]
     observation = rollout.observation
@@ -58,7 +58,11 @@ def value_histograms(
         if j == 0 or not whole:
             axes.set_ylabel(space.names[i], fontsize=10, color=INK)
     note = "Where each value of a component leads; how much of the entry's variance it explains."
-    figure.supxlabel(note, fontsize=9, color=MUTED)
+    if any(component.categories is None for component in space.spaces):
+        note += " Of a continuous component z, one number z[i] is shown, by thirds of its values."
+    size = 9
+    note = style.wrapped(note, figure.get_figwidth(), size)
+    figure.supxlabel(note, fontsize=size, color=MUTED)
     style.save(figure, path)
 
 
@@ -87,15 +91,18 @@ def _groupings(skill: np.ndarray, space: SkillSpace) -> list[list[Grouping]]:
     for component, columns in zip(space.components, space.columns, strict=True):
         values = skill[:, columns]
         if component.space.categories is None:
-            groupings.append([_thirds(column) for column in values.T])
+            groupings.append([_thirds(column, f"z[{i}]") for i, column in enumerate(values.T)])
         else:
             found, group = np.unique(values[:, 0].astype(int), return_inverse=True)
             groupings.append([(group.reshape(-1), list(map(str, found)))])
     return groupings
 
 
-def _thirds(values: np.ndarray) -> Grouping:
-    return np.digitize(values, np.quantile(values, (1 / 3, 2 / 3))), ["low", "middle", "high"]
+def _thirds(values: np.ndarray, name: str) -> Grouping:
+    """Rows by the thirds of a number, which are named by their bounds."""
+    low, high = np.quantile(values, (1 / 3, 2 / 3))
+    names = [f"{name} < {low:.2f}", f"{low:.2f} to {high:.2f}", f"{name} > {high:.2f}"]
+    return np.digitize(values, (low, high)), names
 
 
 def _most_telling(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import os
+import textwrap
 from typing import Any
 
 import matplotlib
@@ -25,6 +26,10 @@ EMPTY = "#f1f3f5"
 SERIES = ("#5b4ab0", "#e08a3c", "#3b9a86", "#c2486b")  # colours of the first series, in this order
 LINE_STYLES = ("-", "--", "-.", ":")
 MARKERS = ("", "o", "s", "^", "D", "v", "P")
+POINTS_PER_INCH = 72
+WIDTH_OF_LETTERS = 0.65  # on average, as a share of their size
+MOST_COLUMNS = 6  # of a legend
+MOST_TICKS = 6  # of steps, so that long numbers have room beside each other
 HATCHES = ("", "//", "..", "xx", "\\\\")
 
 File = str | os.PathLike[str]
@@ -69,8 +74,17 @@ def new_figure(width: float, height: float, title: str = "", dpi: int = 180) -> 
     figure = Figure(figsize=(width, height), dpi=dpi, facecolor="white", layout="constrained")
     FigureCanvasAgg(figure)
     if title:
-        figure.suptitle(title, fontsize=14, fontweight="bold", color=INK)
+        look: dict[str, Any] = {"fontsize": 14, "fontweight": "bold", "color": INK}
+        figure.suptitle(wrapped(title, width, look["fontsize"]), **look)
     return figure
+
+
+def wrapped(text: str, width: float, size: float) -> str:
+    """A text in letters of so many points, in lines that fit a width in inches.
+
+    matplotlib's own way of wrapping would read mathematics into names.
+    """
+    return textwrap.fill(text, int(width * POINTS_PER_INCH / (WIDTH_OF_LETTERS * size)))
 
 
 def panels(figure: Figure, count: int, columns: int) -> list[Axes]:
@@ -83,14 +97,20 @@ def panels(figure: Figure, count: int, columns: int) -> list[Axes]:
 
 
 def add_legend(figure: Figure) -> None:
-    """Adds one legend below all panels; a series is named if any panel shows it."""
+    """Adds one legend below all panels; a series is named if any panel shows it.
+
+    It has as many columns as fit.
+    """
     named: dict[str, Any] = {}
     for axes in figure.axes:
         handles, labels = axes.get_legend_handles_labels()
         named |= {label: handle for handle, label in zip(handles, labels, strict=True)} | named
-    columns = min(6, max(1, int(figure.get_figwidth() / 1.8)))
-    look: dict[str, Any] = {"fontsize": 9, "frameon": False, "ncols": columns}
-    figure.legend(named.values(), named.keys(), loc="outside lower center", **look)
+    look: dict[str, Any] = {"fontsize": 9, "frameon": False, "loc": "outside lower center"}
+    for columns in range(min(MOST_COLUMNS, len(named)), 0, -1):
+        legend = figure.legend(named.values(), named.keys(), ncols=columns, **look)
+        if columns == 1 or legend.get_window_extent().width <= figure.bbox.width:
+            return
+        legend.remove()
 
 
 def tidy(axes: Axes) -> None:
@@ -98,6 +118,7 @@ def tidy(axes: Axes) -> None:
     axes.spines[["top", "right", "left"]].set_visible(False)
     axes.grid(axis="y", color=EMPTY)
     axes.set_axisbelow(True)
+    axes.locator_params(axis="x", nbins=MOST_TICKS)
     axes.tick_params(length=0, labelcolor=INK)
 
 
