@@ -236,7 +236,7 @@ def test_help_shows_what_a_setting_would_be_and_why(capsys):
     text = help_text(capsys, "pretrain", "gunner-2d", "--preset", "paper")
     assert "gamma (release: 0.95) (default: 0.95)" in text
     text = help_text(capsys, "downstream", "runs/a", "walker/run")
-    assert "(default: 256_000, by task walker/run)" in text
+    assert "(default: 1_024_000, by task walker/run)" in text
 
 
 @pytest.mark.parametrize("command", COMMANDS)

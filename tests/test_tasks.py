@@ -49,7 +49,7 @@ def test_the_scripted_expert_solves_it_and_random_actions_do_not(name):
 BUDGETS = {
     "multi-particle": 4_096_000,
     "gunner-2d": 1_024_000,
-    "walker": 256_000,
+    "walker": 1_024_000,
     "household": 256_000,
 }
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dusdi.envs.base import World
+from dusdi.envs.base import HostWorld, TaskPresets, World
 from dusdi.envs.walker import Walker
-from dusdi.tasks.base import HostTask, world_or_default
+from dusdi.tasks.base import HostTask, train_for, world_or_default
 
 STAND_HEIGHT = 1.2  # metres; dm_control's
 RUN_SPEED = 8.0  # metres per second; dm_control's
@@ -19,9 +20,28 @@ GOAL_RANGE = 2.0  # metres from a goal to the next at most, and from the start t
 FULL_REWARD = 0.3  # metres from the goal within which the reward is 1
 NO_REWARD = 2.0  # metres from the goal beyond which it is 0
 
+_ON_THE_HOST: Mapping[str, Any] = HostWorld.task_presets["fast"]
+#: A gait takes long to learn, and flat soft actor-critic needs networks and updates for it.
+PRESETS: TaskPresets = train_for(
+    1_024_000,
+    {
+        "fast": {
+            **_ON_THE_HOST,
+            "sac": {
+                **_ON_THE_HOST["sac"],
+                "actor_hidden": (256, 256),
+                "critic_hidden": (256, 256),
+                "steps_per_update": 16,
+            },
+        }
+    },
+)
+
 
 class Run(HostTask):
     """dm_control's `run`: stand, and move forward as fast as 8 m/s; at most 1 per step."""
+
+    task_presets = PRESETS
 
     def __init__(self, world: World | None = None):
         world = world_or_default(world, Walker)
@@ -69,6 +89,8 @@ class GoalVariables(NamedTuple):
 
 class Goal(HostTask):
     """Be near a goal on the line, which changes every five seconds; at most 1 per step."""
+
+    task_presets = PRESETS
 
     def __init__(self, world: World | None = None):
         world = world_or_default(world, Walker)
