@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dusdi.checkpoint import newest_first
-from dusdi.errors import CheckpointError, NonFiniteError, UsageError
+from dusdi.errors import CheckpointError, NonFiniteError, UsageError, missing_run
 from dusdi.policy import Policy, forward, policy_name, read_description, read_policy
 from dusdi.skill_space import SkillSpace
 from dusdi.types import Array, WorldSpec
@@ -192,6 +192,8 @@ def named(file: Path) -> Iterator[None]:
 def find_policy(path: str | Path, seed: int = 0) -> Path:
     """The policy file of a run's folder for one of its seeds, or the one that is named."""
     path = Path(path)
+    if not path.exists():
+        raise missing_run(path)
     if path.is_file():
         return path
     single = path / policy_name(1, 0)
@@ -235,8 +237,6 @@ def _planned(found: list[Path]) -> list[Path]:
 def _listed(folder: Path) -> list[Path]:
     try:
         return list(folder.iterdir())
-    except FileNotFoundError:
-        return []
     except OSError as error:
         raise CheckpointError(f"{folder} can't be read: {error.strerror}") from error
 

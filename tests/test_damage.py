@@ -12,6 +12,7 @@ import dusdi
 from dusdi import checkpoint
 from dusdi.controller import load_controller, solves_task
 from dusdi.errors import CheckpointError, NonFiniteError, UsageError
+from dusdi.info import read_run
 from dusdi.policy import FORMAT, read_description, read_policy, write_policy
 
 pytestmark = pytest.mark.usefixtures("shared_programs")
@@ -267,9 +268,16 @@ def test_a_policy_that_is_missing_is_named_and_written_again(gunner):
 
 
 def test_a_folder_that_is_missing_or_holds_no_run_is_said(tmp_path):
-    for folder in (tmp_path, tmp_path / "nowhere"):
-        with pytest.raises(CheckpointError, match=r"holds no run: there is no policy"):
-            dusdi.load(folder)
+    with pytest.raises(CheckpointError, match="holds no run: there is no policy"):
+        dusdi.load(tmp_path)
+    (tmp_path / "runs" / "gunner").mkdir(parents=True)
+    message = rf"guner holds no run: it does not exist; did you mean {tmp_path}/runs/gunner\?"
+    for read in (dusdi.load, read_run):
+        with pytest.raises(CheckpointError, match=message):
+            read(tmp_path / "runs" / "guner")
+        for far in ("walker", "nowhere/gunner"):
+            with pytest.raises(CheckpointError, match=r"it does not exist$"):
+                read(tmp_path / "runs" / far)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from dusdi import checkpoint
-from dusdi.errors import CheckpointError
+from dusdi.errors import CheckpointError, missing_run
 from dusdi.files import is_locked
 from dusdi.info.run_info import RunInfo
 from dusdi.info.settings import is_description
@@ -21,6 +21,8 @@ def read_run(path: str | Path) -> RunInfo:
     Raises a `CheckpointError` if nothing there says which run it is.
     """
     path = Path(path)
+    if not path.exists():
+        raise missing_run(path)
     folder = path.parent.parent if path.is_file() else path
     problems: list[str] = []
     written = _read_json(folder / "config.json", problems)
