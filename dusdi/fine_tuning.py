@@ -14,6 +14,7 @@ from dusdi.errors import CheckpointError, UsageError
 from dusdi.learner import Learner, TrainState
 from dusdi.resolve import Layer, PretrainSettings
 from dusdi.resume import read_settings
+from dusdi.settings import NetworkSettings
 from dusdi.skills import Skills
 
 STARTING_COUNT = 10_000.0  # observations that the moments of a policy that is taken over count for
@@ -33,8 +34,8 @@ ACTOR_FIELDS = (
 
 def actor_settings(settings: Mapping[str, Any]) -> Layer:
     """What a run that starts from a policy takes over from the settings of the policy's run."""
-    networks = settings["networks"]
-    kept = {name: networks[name] for name in ACTOR_FIELDS}
+    networks = NetworkSettings.from_json(settings["networks"])
+    kept = {name: getattr(networks, name) for name in ACTOR_FIELDS}
     # Random actions would throw away the first steps of a policy that is there already.
     return Layer("the policy it starts from", {**kept, "random_steps": 0})
 

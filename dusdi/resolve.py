@@ -44,19 +44,21 @@ class _WholeRun:
         """All fields by name, without their groups."""
         return without_groups({name: dict(_items(group)) for name, group in self.groups().items()})
 
+    def defaults(self) -> dict[str, Any]:
+        """The defaults of all fields by name, without their groups."""
+        groups = self.groups().values()
+        return {name: field.default for kind in groups for name, field in kind.fields().items()}
+
     def to_json(self) -> dict[str, Any]:
         return dataclasses.asdict(self)  # type: ignore[call-overload]
 
     def changed_to_json(self) -> dict[str, Any]:
         """The same without the fields that have their default."""
         found = self.to_json()
+        usual = self.defaults()
         for name, group in self.groups().items():
-            fields = group.fields()
-            found[name] = {
-                field: value
-                for field, value in found[name].items()
-                if getattr(group, field) != fields[field].default
-            }
+            changed_here = [field for field, value in _items(group) if value != usual[field]]
+            found[name] = {field: found[name][field] for field in changed_here}
         return found
 
 

@@ -96,7 +96,7 @@ def find_previous(
             return None
         return _begun(folder / "config.json", spec, kind, fields, words, origin or {})
     settings, theirs = read_settings(found, kind, folder)
-    found = _with_written(found, folder / "config.json")
+    found = _with_written(_with_settings(found, settings), folder / "config.json", settings)
     settings, theirs = read_settings(found, kind, folder)
     _check_own_policies(folder, found.description)
     if _as_json(theirs.to_json()) != _as_json(spec.to_json()):
@@ -199,6 +199,7 @@ def _begun(
         return None
     _check_taken_over(written, description)
     begun = {name: value for name, value in description.items() if name not in PROGRESS}
+    begun["settings"] = settings.to_json()  # with those that it lacked
     return Previous(changed(settings, fields), begun, None)
 
 
@@ -212,10 +213,20 @@ def _check_taken_over(written: Path, description: Mapping[str, Any]) -> None:
             )
 
 
-def _with_written(found: Checkpoint, written: Path) -> Checkpoint:
+def _with_settings(found: Checkpoint, settings: Any) -> Checkpoint:
+    """A checkpoint that names all settings, also those that it lacked."""
+    return found._replace(description={**found.description, "settings": settings.to_json()})
+
+
+def _with_written(found: Checkpoint, written: Path, complete: Any) -> Checkpoint:
     """A checkpoint with what its run's config.json may say differently: how long the run is.
 
     The file is newer than the checkpoint if the run was made longer and stopped before its next.
+
+    Args:
+      found: the checkpoint, which names all settings.
+      written: the path of config.json.
+      complete: the checkpoint's settings.
     """
     try:
         description = json.loads(written.read_text(encoding="utf-8"))
@@ -233,7 +244,7 @@ def _with_written(found: Checkpoint, written: Path) -> Checkpoint:
         )
         return found
     theirs = found.description
-    _check_same_settings(written, found, settings)
+    _check_same_settings(written, found, settings, complete.defaults())
     for name in IDENTITY:
         if _as_json(description.get(name)) != _as_json(theirs.get(name)):
             raise CheckpointError(
@@ -250,18 +261,23 @@ def _with_written(found: Checkpoint, written: Path) -> Checkpoint:
     return found._replace(description={**theirs, "settings": longer})
 
 
-def _check_same_settings(written: Path, found: Checkpoint, settings: Any) -> None:
-    """Raises a `CheckpointError` if config.json and a checkpoint disagree on a setting."""
+def _check_same_settings(
+    written: Path, found: Checkpoint, settings: Any, defaults: Mapping[str, Any]
+) -> None:
+    """Raises a `CheckpointError` if config.json and a checkpoint disagree on a setting.
+
+    What config.json lacks has its default.
+    """
     said = without_groups(settings)
     made = without_groups(found.description["settings"])
     for name in dict.fromkeys([*made, *said]):
-        ours = said.get(name, "nothing")
+        ours = said.get(name, defaults.get(name))
         theirs = made.get(name, "nothing")
         if name not in RESUMABLE and _as_json(ours) != _as_json(theirs):
             raise CheckpointError(
-                f"{written} says {name} = {ours}, but {found.path.name} was made with {theirs}: "
-                "one of them was changed or belongs to another run; put it right, or remove "
-                "config.json to go on with what the checkpoint says"
+                f"{written} says {name} = {said.get(name, 'nothing')}, but {found.path.name} was "
+                f"made with {theirs}: one of them was changed or belongs to another run; put it "
+                "right, or remove config.json to go on with what the checkpoint says"
             )
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import typing
+import warnings
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal, Self
 
@@ -26,6 +27,7 @@ LARGEST_REAL = 1e9  # far from what 32 bits can't hold
 POSITIVE = 1e-12  # the smallest positive number of a setting
 BELOW_ONE = 1 - 1e-9
 WIDEST = 16_384  # units of a layer
+ESSENTIAL = {"steps", "seed", "seeds"}  # for which a run's description has no default
 
 
 def setting(default: Any, doc: str, low: float = 0, high: float = math.inf) -> Any:
@@ -64,7 +66,11 @@ class Group:
 
     @classmethod
     def from_json(cls, data: Any) -> Self:
-        """The group that `to_json` wrote, with all its fields; else a `CheckpointError`."""
+        """The group that `to_json` wrote; else a `CheckpointError`.
+
+        Fields that it lacks take their defaults, which leave runs as they were before there was
+        such a field; but every run says its steps and seeds.
+        """
         if not isinstance(data, Mapping):
             raise CheckpointError(
                 f"settings should be a table of names and values, not {type(data).__name__}"
@@ -74,12 +80,16 @@ class Group:
                 raise CheckpointError(
                     f"this run has a setting {name!r} that this version of dusdi does not know"
                 )
-        for name in cls.fields():
-            if name not in data:
-                raise CheckpointError(
-                    f"this run lacks the setting {name!r}; it was edited, or made by another "
-                    "version of dusdi"
-                )
+        for name, field in cls.fields().items():
+            if name in data:
+                continue
+            if name in ESSENTIAL:
+                raise CheckpointError(f"this run lacks the setting {name!r}; it was edited")
+            warnings.warn(
+                f"this run lacks the setting {name!r}, as if made before there was one; it goes on "
+                f"with the default, {field.default}",
+                stacklevel=2,
+            )
         try:
             return cls(**data)
         except UsageError as error:

@@ -90,6 +90,23 @@ def test_config_and_checkpoint_must_agree(gunner, change, message):
     assert newest_checkpoint(gunner).read_bytes() == before
 
 
+@pytest.mark.parametrize("config_too", [True, False], ids=["both", "checkpoint"])
+def test_a_run_made_before_there_was_a_setting_goes_on_with_its_default(gunner, config_too):
+    """config.json has the setting if the run was resumed since, and killed before a checkpoint."""
+    path = newest_checkpoint(gunner)
+    remove = without("networks", "log_std_min")
+    rewrite(path, remove(checkpoint.load(path).description))
+    config = gunner / "config.json"
+    before = json.loads(config.read_text())
+    if config_too:
+        config.write_text(json.dumps(remove(json.loads(config.read_text()))))
+    with pytest.warns(UserWarning, match=r"lacks the setting 'log_std_min'.* default, -10\.0"):
+        resume(gunner)
+    after = json.loads(config.read_text())
+    assert after["settings"]["networks"] == before["settings"]["networks"]
+    assert "log_std_min" not in after["origins"]  # nobody chose it
+
+
 def test_a_folder_in_place_of_the_config_is_said(gunner):
     (gunner / "config.json").unlink()
     (gunner / "config.json").mkdir()

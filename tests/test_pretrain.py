@@ -144,8 +144,6 @@ def test_what_a_run_without_a_checkpoint_goes_on_with_is_checked(
     message = rf"config\.json is damaged: '{name}' should be a \w+, not .*remove that file"
     with pytest.raises(CheckpointError, match=message):
         train(tmp_path, steps=640, resume=True)
-    config.unlink()
-    assert train(tmp_path, steps=640, resume=True).step == 640
 
 
 @pytest.mark.parametrize("resume", [False, True])
