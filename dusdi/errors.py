@@ -11,6 +11,7 @@ import os
 import sysconfig
 import traceback
 from collections.abc import Iterable
+from pathlib import Path
 
 
 class DusdiError(Exception):
@@ -43,6 +44,14 @@ def unknown_name(kind: str, name: str, valid: Iterable[str]) -> UsageError:
     near = difflib.get_close_matches(name, valid, n=3, cutoff=0.5)
     hint = f"did you mean {' or '.join(near)}?" if near else f"choose from: {', '.join(valid)}"
     return UsageError(f"unknown {kind} {name!r}; {hint}")
+
+
+def missing_run(path: Path) -> CheckpointError:
+    """The error for a run that is not there, with the nearest name beside it."""
+    beside = [other.name for other in path.parent.iterdir()] if path.parent.is_dir() else []
+    near = difflib.get_close_matches(path.name, beside, n=1, cutoff=0.5)
+    hint = f"; did you mean {path.with_name(near[0])}?" if near else ""
+    return CheckpointError(f"{path} holds no run: it does not exist{hint}")
 
 
 def explain(error: BaseException) -> str:

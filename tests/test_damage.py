@@ -288,12 +288,12 @@ def test_a_folder_that_is_missing_or_holds_no_run_is_said(tmp_path):
     with pytest.raises(CheckpointError, match="holds no run: there is no policy"):
         dusdi.load(tmp_path)
     (tmp_path / "runs" / "gunner").mkdir(parents=True)
-    message = rf"guner holds no run: there is no such folder; did you mean {tmp_path}/runs/gunner\?"
+    message = rf"guner holds no run: it does not exist; did you mean {tmp_path}/runs/gunner\?"
     for read in (dusdi.load, read_run):
         with pytest.raises(CheckpointError, match=message):
             read(tmp_path / "runs" / "guner")
         for far in ("walker", "nowhere/gunner"):
-            with pytest.raises(CheckpointError, match=r"there is no such folder$"):
+            with pytest.raises(CheckpointError, match=r"it does not exist$"):
                 read(tmp_path / "runs" / far)
 
 
