@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from dusdi.errors import CheckpointError, UsageError
+from dusdi.errors import UsageError
 
 MOST = 100_000_000  # steps, episodes or skills to measure
 
@@ -19,16 +18,6 @@ def check_numbers(*, seed: int, **counts: int) -> None:
     for name, count in counts.items():
         if not 1 <= count <= MOST:
             raise UsageError(f"{name} must be from 1 to {MOST:,}, not {count:,}")
-
-
-def check_there(path: Path) -> None:
-    """Raises a `CheckpointError` for a run that is not there, with the nearest name beside it."""
-    if path.exists():
-        return
-    beside = [other.name for other in path.parent.iterdir()] if path.parent.is_dir() else []
-    near = difflib.get_close_matches(path.name, beside, n=1, cutoff=0.5)
-    hint = f"; did you mean {path.with_name(near[0])}?" if near else ""
-    raise CheckpointError(f"{path} holds no run: there is no such folder{hint}")
 
 
 def check_writable(folder: Path, option: str = "out") -> None:

@@ -14,12 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dusdi.checkpoint import newest_first
-<<<<<<< HEAD
-from dusdi.checks import check_there
-from dusdi.errors import CheckpointError, NonFiniteError, UsageError
-=======
 from dusdi.errors import CheckpointError, NonFiniteError, UsageError, missing_run
->>>>>>> mend
 from dusdi.policy import Policy, forward, policy_name, read_description, read_policy
 from dusdi.skill_space import SkillSpace
 from dusdi.types import Array, WorldSpec
@@ -197,12 +192,8 @@ def named(file: Path) -> Iterator[None]:
 def find_policy(path: str | Path, seed: int = 0) -> Path:
     """The policy file of a run's folder for one of its seeds, or the one that is named."""
     path = Path(path)
-<<<<<<< HEAD
-    check_there(path)
-=======
     if not path.exists():
         raise missing_run(path)
->>>>>>> mend
     if path.is_file():
         return path
     single = path / policy_name(1, 0)

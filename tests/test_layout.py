@@ -62,7 +62,6 @@ def test_acting_needs_nothing_of_what_learning_needs():
         paths = [path for path in modules() if layer(path) in found]
         found = {name for path in paths for name in imported(path)} - needed
     allowed = {"skills", "skill_space", "spaces", "policy", "types", "errors", "files", "normalise"}
-    allowed |= {"checks"}  # of arguments, before anything is done
     assert needed <= allowed | {"nets", "checkpoint"}  # for folding, and for digests
 
 

@@ -7,12 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from dusdi import checkpoint
-<<<<<<< HEAD
-from dusdi.checks import check_there
-from dusdi.errors import CheckpointError
-=======
 from dusdi.errors import CheckpointError, missing_run
->>>>>>> mend
 from dusdi.files import is_locked
 from dusdi.info.run_info import RunInfo
 from dusdi.info.settings import is_description
@@ -26,12 +21,8 @@ def read_run(path: str | Path) -> RunInfo:
     Raises a `CheckpointError` if nothing there says which run it is.
     """
     path = Path(path)
-<<<<<<< HEAD
-    check_there(path)
-=======
     if not path.exists():
         raise missing_run(path)
->>>>>>> mend
     folder = path.parent.parent if path.is_file() else path
     problems: list[str] = []
     written = _read_json(folder / "config.json", problems)
