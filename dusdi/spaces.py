@@ -204,8 +204,9 @@ class Categorical(Space):
             log_q = head + self.log_background(head)[..., None]
         value = value.astype(jnp.int32)
         at_value = jnp.take_along_axis(log_q, value, axis=-1)[..., 0]
-        # As argmax, which is slow for many values.
-        score = (at_value >= log_q.max(-1)).astype(jnp.float32)
+        # As argmax, which is slow for many values; where several are likeliest, one of them counts.
+        likeliest = log_q >= log_q.max(-1, keepdims=True)
+        score = (at_value >= log_q.max(-1)) / likeliest.sum(-1)
         return LogRatio(at_value + math.log(self.k), log_q.mean(-1) + math.log(self.k), score)
 
     def log_background(self, head):

@@ -162,7 +162,7 @@ def _table(seeds: list[dict[str, Any]], references: Mapping[str, float]) -> dict
 
 def _reference(task: Task, episodes: int, seed: int, play: Callable[..., Played]) -> Played:
     """What a scripted solution earns; it is the same for all runs on a task."""
-    key = (json.dumps(task.spec.to_json()), episodes, seed)
+    key = (json.dumps([task.spec.to_json(), task.discounting]), episodes, seed)
     if key not in _REFERENCES:
         played = play("scripted reference", functools.partial(reference_returns, task))
         _REFERENCES[key] = played

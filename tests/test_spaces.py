@@ -121,6 +121,14 @@ def test_categorical_log_ratio_by_hand():
     np.testing.assert_array_equal(ratio.score, [1, 0])
 
 
+def test_among_equally_likely_values_a_guess_is_right_by_chance():
+    heads = jnp.array([[0.0, 0.0, 0.0, 0.0], [1.0, 1.0, 0.0, 0.0], [2.0, 1.0, 0.0, 0.0]])
+    score = Categorical(4).log_ratio(heads, jnp.zeros((3, 1), jnp.int32)).score
+    np.testing.assert_allclose(score, [1 / 4, 1 / 2, 1])
+    wrong = Categorical(4).log_ratio(heads[2:], jnp.ones((1, 1), jnp.int32)).score
+    np.testing.assert_allclose(wrong, 0)
+
+
 def test_the_background_class_takes_its_share_by_hand():
     head = jnp.array([[LOG3, 0.0]])  # and a 0 for the background: q = (3/5, 1/5), 1/5 is left
     space = Categorical(2)

@@ -26,7 +26,7 @@ def test_figure_4_has_the_papers_methods_and_susd():
     assert agents == ["ppo"] * 5 + ["sac"] * 4 + ["ppo"]
 
 
-def test_tuning_tries_every_combination_of_each_grid_and_chooses_the_best():
+def test_tuning_tries_every_combination_of_each_grid():
     cells = tuning.cells(Settings(worlds=(FIRST,), methods=("sac", "metra"), seeds=2))
     assert {cell.labels["seed"] for cell in cells} == {100, 101}
     assert len(cells) == 2 * (4 + 4)
@@ -36,16 +36,25 @@ def test_tuning_tries_every_combination_of_each_grid_and_chooses_the_best():
     flat = [find_setting(run.settings, "discount") for run in runs[:4]]
     assert flat == [0.95, 0.95, 0.99, 0.99]
     assert find_setting(runs[4].inputs[0].settings, "travel_scale") == 1.0
-    scores = pd.DataFrame(
-        [
-            {"method": "a", "settings": "x", "return": 1.0},
-            {"method": "a", "settings": "y", "return": 9.0},
-            {"method": "a", "settings": "x", "return": 8.0},
-            {"method": "a", "settings": "y", "return": 2.0},
-            {"method": "b", "settings": "x", "return": -1.0},
-        ]
-    )
-    assert tuning.choose(scores) == {"a": "y", "b": "x"}
+
+
+def rows(method, returns):
+    """A row for each combination and seed of a method, from a list of returns for each."""
+    names = [tuning.describe(fields) for fields in tuning.combinations(method)]
+    return [
+        {"method": method, "settings": name, "return": value}
+        for name, values in zip(names, returns, strict=True)
+        for value in values
+    ]
+
+
+def test_the_highest_mean_is_chosen_once_all_combinations_have_as_many_seeds():
+    ahead = rows("metra", [[1, 8], [9, 2], [5, 5], [0, 9]])
+    _, best, *_ = (tuning.describe(fields) for fields in tuning.combinations("metra"))
+    behind = rows("csd", [[1, 2], [9], [1, 2], [1, 2]])
+    none = rows("cic", [[1], [9], [3], []])
+    chosen = tuning.choose(pd.DataFrame(ahead + behind + none))
+    assert chosen == {"metra": best}
 
 
 @pytest.mark.parametrize("method", METHODS)

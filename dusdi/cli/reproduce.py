@@ -8,7 +8,14 @@ from pathlib import Path
 from dusdi.cli import COMMANDS
 from dusdi.cli.options import QuietOptions, argument, filled, option
 from dusdi.cli.parser import Parser, Section, wants_help
-from dusdi.experiments import EXPERIMENTS, Settings, reproduce
+from dusdi.experiments import (
+    EXPERIMENTS,
+    SEEDS,
+    TUNING_SEEDS,
+    Settings,
+    reproduce,
+    usual_seeds,
+)
 from dusdi.experiments.checks import CHOICE_OF_METHODS
 from dusdi.presets import PRESETS
 from dusdi.settings import Group
@@ -33,7 +40,9 @@ class ReproduceOptions(Group):
         "DIR",
     )
     runs: str = option("runs/reproduce", "folder of the runs", "DIR")
-    seeds: int = option(3, "how many seeds")
+    seeds: int = option(
+        0, f"how many seeds (default: {SEEDS}; of tuning and ablation: {TUNING_SEEDS})"
+    )
     preset: str = option("fast", f"settings of the runs: {', '.join(PRESETS)}", "PRESET")
     steps: int = option(0, "environment steps per run of skill discovery (default: the preset's)")
     task_steps: int = option(0, "environment steps per downstream run (default: the preset's)")
@@ -49,8 +58,8 @@ class ReproduceOptions(Group):
     )
     methods: tuple[str, ...] = option(
         (),
-        f"of {', '.join(CHOICE_OF_METHODS)}, the methods to show (default: the paper's); the other "
-        "experiments compare variants of one method and refuse this",
+        f"of {', '.join(CHOICE_OF_METHODS)}, run the jobs of these methods only (default: the "
+        "paper's); the other experiments compare variants of one method and refuse this",
         "METHOD ...",
     )
     evaluation_steps: int = option(100_000, "steps to measure DCI on")
@@ -62,14 +71,15 @@ def run(words: list[str]) -> None:
     sections = [Section("", ReproduceOptions), Section("", QuietOptions)]
     parser = Parser("reproduce", COMMANDS["reproduce"], sections)
     if wants_help(words):
-        parser.print_help({"steps": "", "task_steps": ""})  # no number stands for the preset's
+        # No number stands for these.
+        parser.print_help({"steps": "", "task_steps": "", "seeds": ""})
         return
     given = parser.parse(words)
     options = filled(ReproduceOptions, given)
     settings = Settings(
         out=Path(options.out or default_out(options)),
         runs=Path(options.runs),
-        seeds=options.seeds,
+        seeds=options.seeds if "seeds" in given else usual_seeds(options.experiment),
         preset=options.preset,
         fields={"steps": options.steps} if "steps" in given else {},
         evaluation_steps=options.evaluation_steps,
@@ -91,4 +101,5 @@ def default_out(options: ReproduceOptions) -> str:
     """
     usual = ReproduceOptions()
     same = all(getattr(options, name) == getattr(usual, name) for name in CHANGING)
-    return PUBLISHED if same and options.seeds >= usual.seeds else ELSEWHERE
+    enough = not options.seeds or options.seeds >= usual_seeds(options.experiment)
+    return PUBLISHED if same and enough else ELSEWHERE

@@ -43,6 +43,16 @@ EXPERIMENTS = {
 }
 
 
+#: How many seeds there are by default; on tuning seeds there are fewer.
+SEEDS = 5
+TUNING_SEEDS = 3
+
+
+def usual_seeds(name: str) -> int:
+    """Returns how many seeds an experiment has by default."""
+    return TUNING_SEEDS if name in ("tuning", "ablation") else SEEDS
+
+
 def reproduce(name: str, settings: Settings, executor: Executor | None = None) -> list[Path]:
     """Makes a table or figure and returns its files.
 
@@ -121,12 +131,14 @@ def _failure(jobs: Sequence[Job], failed: Sequence[Outcome]) -> DusdiError:
 
 
 def _results(name: str, settings: Settings, experiment: Any) -> Any:
-    """Returns what was measured, also before and in other worlds and tasks, if settings agree."""
+    """Returns what was measured, also before and of others than those chosen, if settings agree."""
     from dusdi.experiments.results import Results
 
+    everywhere = dataclasses.replace(settings, worlds=(), tasks=())
     try:
-        cells = experiment.cells(dataclasses.replace(settings, worlds=(), tasks=()))
-    except UsageError:  # settings that other worlds can't have
+        cells = experiment.cells(dataclasses.replace(everywhere, methods=()))
+        cells += [cell for cell in experiment.cells(everywhere) if cell not in cells]
+    except UsageError:  # settings that other worlds or methods can't have
         cells = experiment.cells(settings)
     records = read_records(settings.folders.records, [cell.job for cell in cells])
     there = [cell for cell in cells if cell.job.key in records]

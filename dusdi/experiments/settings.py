@@ -28,7 +28,8 @@ class Settings:
       evaluation_steps: steps that DCI is measured on.
       worlds: those whose missing jobs are run; default: all. Others are shown if they have records.
       tasks: the same for tasks.
-      methods: in the tables of methods (see `dusdi.experiments.checks`); default: the paper's.
+      methods: the same for the methods that an experiment lets one choose, see
+        `dusdi.experiments.checks`; default: the paper's.
       task_fields: changes to the settings of downstream runs.
       jobs: how many jobs to run at a time.
       progress: whether to show how far things are.
@@ -82,7 +83,7 @@ class Settings:
 
     def task(self, task: str, agent: str, seed: int, skills: Job | None, **options: Any) -> Job:
         """Returns the downstream job with these settings; see `task_job`."""
-        fields = {**options.pop("fields", {}), **self.task_fields}
+        fields = {**self.task_fields, **options.pop("fields", {})}
         return task_job(task, agent, seed, skills, preset=self.preset, fields=fields, **options)
 
 

@@ -2,7 +2,8 @@
 
 Each method declares a small grid (`Method.grid`). Every combination is used on the world's tuning
 task as the method is meant to be used, and the one with the highest mean return is chosen. What is
-chosen belongs into the presets (`World.method_presets`), and a test compares them with the table.
+chosen belongs into the presets, and a test compares them with the table: those of the world
+(`World.method_presets`) or, for flat soft actor-critic, of its tasks (`World.task_presets`).
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ def cells(settings: Settings) -> list[Cell]:
     found = []
     places = [f"{name}/{world.tuning_task}" for name, world in WORLDS.items() if world.tuning_task]
     for task in settings.chosen(places):
-        steps = tuning_steps(task, settings.preset)
+        steps = tuning_steps(task, settings)
         # Seed after seed: if it is stopped, what is done compares all settings.
         for seed in range(FIRST_SEED, FIRST_SEED + settings.seeds):
             for method in settings.methods or METHODS:
@@ -69,9 +70,9 @@ def cells(settings: Settings) -> list[Cell]:
     return found
 
 
-def tuning_steps(task: str, preset: str) -> int:
+def tuning_steps(task: str, settings: Settings) -> int:
     """Returns the environment steps of a run on the tuning task, the same for all methods."""
-    resolved = resolve_downstream(make_task(task), "ppo", preset)
+    resolved = resolve_downstream(make_task(task), "ppo", settings.preset, settings.task_fields)
     return resolved.settings.run.steps // SHARE
 
 
@@ -87,7 +88,8 @@ def write(results: Results) -> list[Path]:
         f"tried on tuning seeds {first} to {last}, which no other table uses: skills are learned "
         "as for Figure 4, then the world's tuning task for "
         f"1/{SHARE} of its steps. The return is the mean ± standard deviation over seeds, each on "
-        f"{EPISODES} episodes of its own. The highest mean is chosen (**bold**).",
+        f"{EPISODES} episodes of its own. The highest mean is chosen (**bold**), once all of a "
+        "method's combinations were tried on as many seeds.",
     ]
     for world, own in scores.groupby("world", sort=False):
         task = f"{world}/{WORLDS[str(world)].tuning_task}"
@@ -102,7 +104,7 @@ def _world_table(scores: pd.DataFrame) -> list[str]:
     for keys, own in scores.groupby(["method", "settings"], sort=False):
         method, settings = map(str, keys)
         text = mean_and_spread(own["return"], ",.1f")
-        chosen = best[method] == settings
+        chosen = best.get(method) == settings
         mark = "**" if chosen else ""
         cells = [method, f"{mark}{settings}{mark}", f"{mark}{text}{mark}"]
         rows.append([*cells, str(len(own)), mean_text(own["seconds"], ".0f")])
@@ -110,6 +112,14 @@ def _world_table(scores: pd.DataFrame) -> list[str]:
 
 
 def choose(scores: pd.DataFrame) -> dict[str, str]:
-    """Returns the settings of each method that have the highest mean return in a world."""
-    means = scores.groupby(["method", "settings"], sort=False)["return"].mean()
-    return {str(method): str(own.idxmax()[1]) for method, own in means.groupby("method")}
+    """Returns the settings of each method that have the highest mean return in a world.
+
+    A method is left out while some of its combinations were tried on fewer seeds than others.
+    """
+    chosen = {}
+    for method, own in scores.groupby("method", sort=False):
+        returns = own.groupby("settings", sort=False)["return"]
+        tried = returns.count().reindex(map(describe, combinations(str(method))), fill_value=0)
+        if tried.nunique() == 1:
+            chosen[str(method)] = str(returns.mean().idxmax())
+    return chosen

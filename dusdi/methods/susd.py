@@ -84,7 +84,6 @@ class Susd(Method):
             "density_hidden": (128, 128),
             "density_lr": 1e-3,
             "least_deviation": 1e-2,
-            "penalty_weight": 0.0,  # also where a world has one for DUSDi
             "penalty_hidden": (64, 64),
             "penalty_lr": 5e-4,
         },

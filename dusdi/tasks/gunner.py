@@ -27,11 +27,7 @@ from dusdi.envs.gunner import (
 )
 from dusdi.tasks.base import JaxTask, Variables, train_for, world_or_default
 
-RANGE = 3.0  # how near to one of the four targets a shot must be fired
-#: The same for a target anywhere: the least range within which every place of the plane is near to
-#: a corner or the centre, where the five positions of a skill are. (The middle of a side is as far
-#: from them.)
-RANGE_ANYWHERE = PLANE / 2
+RANGE = 3.0  # how near to a target a shot must be fired
 UP = 2  # of the four targets, those that are up at a time
 SHOT = 2 * PICK_UP  # ammo that a shot uses
 
@@ -170,7 +166,7 @@ class ShootingAnywhere(GunnerTask):
 
     def hits(self, variables, world):
         offset = variables - world.position
-        near = jnp.linalg.norm(offset) < RANGE_ANYWHERE
+        near = jnp.linalg.norm(offset) < RANGE
         return near & (angle_between(world.aim, bearing(offset)) < HIT_TOLERANCE)
 
     @property
@@ -194,7 +190,7 @@ class ShootingAnywhere(GunnerTask):
     def render(self, state):
         target = np.asarray(state.variables)
         canvas = self.world.unwrapped.draw(self._unwrap(state.world))
-        canvas.disc(target, RANGE_ANYWHERE, fade(ORANGE, 0.08), fade(ORANGE, 0.7), 2)
+        canvas.disc(target, RANGE, fade(ORANGE, 0.08), fade(ORANGE, 0.7), 2)
         canvas.disc(target, 0.15, ORANGE)
         return canvas.image()
 

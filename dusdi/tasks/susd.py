@@ -57,7 +57,12 @@ PRESETS: TaskPresets = {
         500_000,
         {
             "fast": {
-                "ppo": {"decision_length": DECISION, "num_envs": 50, "log_every": 10_000},
+                "ppo": {
+                    "decision_length": DECISION,
+                    "discount": DISCOUNTING.factor,
+                    "num_envs": 50,
+                    "log_every": 10_000,
+                },
                 "sac": {"num_envs": 64, "steps_per_update": 16, "log_every": 10_000},
             }
         },
