@@ -173,7 +173,7 @@ class Learner:
         reward = self.method.reward(objective, reward_key, batch, steps)
         checks.check_reward(self.method, reward, self.settings.sac.batch_size)
         agent, agent_metrics = self.agent.update(
-            state.agent, key=agent_key, batch=batch, reward=reward
+            state.agent, key=agent_key, batch=batch, reward=reward, step=steps
         )
         named = zip(self.method.channels, reward.mean(0), strict=True)
         rewards = {f"reward/{name}": value for name, value in named}

@@ -175,6 +175,9 @@ class SACSettings(Group):
     random_steps: int = setting(
         24_000, "environment steps of random actions before learning (release: 24,000)"
     )
+    actor_start: int = setting(
+        0, "environment steps before the actor learns; until then only the critics do"
+    )
     batch_size: int = setting(1024, "transitions per update (paper: 1024)", low=1)
     replay_capacity: int = setting(1_000_000, "transitions kept for replay (release: 1 M)", low=1)
     actor_lr: float = setting(1e-4, "learning rate of the actor (paper: 1e-4)", low=POSITIVE)

@@ -43,6 +43,10 @@ def test_a_job_that_fine_tunes_is_named_by_the_settings_that_its_run_will_have()
     scratch = task_job("gunner-2d/limited", "sac", 0, **DEBUG)
     for name, built in (("additive_actor", (True, False)), ("input_gain", (0.1, 0.0))):
         assert (find_setting(tuned.settings, name), find_setting(scratch.settings, name)) == built
+    # Its actor waits for the critics as long as the policy's run acted at random.
+    wait = find_setting(policy.settings, "random_steps")
+    for name, found in (("random_steps", (0, wait)), ("actor_start", (wait, 0))):
+        assert (find_setting(tuned.settings, name), find_setting(scratch.settings, name)) == found
 
 
 def test_the_key_is_a_hash_of_canonical_json():

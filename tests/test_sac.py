@@ -52,7 +52,7 @@ def learn(sac, draw, updates=1500):
     def step(state, key):
         batch_key, update_key = jax.random.split(key)
         batch, reward = draw(batch_key)
-        return sac.update(state, update_key, batch, reward)[0], None
+        return sac.update(state, update_key, batch, reward, 0)[0], None
 
     keys = jax.random.split(jax.random.PRNGKey(1), updates)
     return jax.jit(lambda: jax.lax.scan(step, sac.init(KEY), keys)[0])()
@@ -234,3 +234,25 @@ def test_an_additive_actor_is_a_sum_over_components():
     mean, _ = jax.jit(sac.distribution)(actor, jnp.ones((4, 2)), skills)
     np.testing.assert_allclose(mean[1] - mean[0], mean[3] - mean[2], atol=1e-5)
     assert np.abs(mean[1] - mean[0]).max() > 1e-3
+
+
+def test_the_actor_waits_for_the_critics():
+    sac = make_sac(actor_start=64, learn_alpha=True)
+    before = sac.init(KEY)
+    batch, reward = bandit(KEY)
+    update = jax.jit(lambda step: sac.update(before, KEY, batch, reward, step)[0])
+
+    def learned(after):
+        """The parts of the state in which some number has changed."""
+        return {
+            name
+            for name, old in vars(before).items()
+            if not all(
+                map(np.array_equal, jax.tree.leaves(old), jax.tree.leaves(vars(after)[name]))
+            )
+        }
+
+    critics = {"critic", "target_critic", "critic_optimiser"}
+    assert learned(update(63)) == critics
+    waited = {"actor", "log_alpha", "actor_optimiser", "alpha_optimiser"}
+    assert learned(update(64)) == critics | waited

@@ -160,14 +160,20 @@ class SAC:
         )
 
     def update(
-        self, state: SACState, key: jax.Array, batch: Batch, reward: jax.Array
+        self, state: SACState, key: jax.Array, batch: Batch, reward: jax.Array, step: Array
     ) -> tuple[SACState, Metrics]:
-        """One step of critics, actor and (if learned) temperature, for rewards [B, K]."""
+        """One step of critics, actor and (if learned) temperature, for rewards [B, K].
+
+        `step` counts environment steps; the actor waits for `actor_start` of them.
+        """
         target_key, actor_key = jax.random.split(key)
         targets = self._targets(state, target_key, batch, reward)
         state, critic_metrics = self._update_critic(state, batch, targets)
-        state, actor_metrics = self._update_actor(state, actor_key, batch)
-        return state, critic_metrics | actor_metrics
+        learned, actor_metrics = self._update_actor(state, actor_key, batch)
+        if self.settings.actor_start:
+            begun = step >= self.settings.actor_start
+            learned = jax.tree.map(lambda new, old: jnp.where(begun, new, old), learned, state)
+        return learned, critic_metrics | actor_metrics
 
     def _targets(
         self, state: SACState, key: jax.Array, batch: Batch, reward: jax.Array
