@@ -36,8 +36,8 @@ def actor_settings(settings: Mapping[str, Any]) -> Layer:
     """What a run that starts from a policy takes over from the settings of the policy's run."""
     networks = NetworkSettings.from_json(settings["networks"])
     kept = {name: getattr(networks, name) for name in ACTOR_FIELDS}
-    # Random actions would throw away the first steps of a policy that is there already, and an actor
-    # that follows critics which know nothing yet would throw away the policy.
+    # Random actions would throw away the first steps of a policy that is there already, and critics
+    # that know nothing yet would lead it astray.
     wait = settings["sac"]["random_steps"]
     return Layer("the policy it starts from", {**kept, "random_steps": 0, "actor_start": wait})
 

@@ -465,6 +465,7 @@ def test_every_decision_of_the_ablation_is_possible_and_changes_some_world(setti
     [
         ("table9", {}, "did you mean table1"),
         ("fig3", {"seeds": 0}, "seeds must be at least 1"),
+        ("tuning", {"seeds": 11}, "at most 10, not 11: 0 to 9 are for reporting"),
         ("fig3", {"fields": {"steps": 300}}, "the first 320 are random"),
         ("fig4", {"task_fields": {"steps": 300}, "worlds": ()}, "the first 320 are random"),
         ("table1", {"evaluation_steps": 100}, "evaluation_steps must be at least 2,000"),

@@ -48,10 +48,10 @@ def test_tasks_without_a_reference_are_left_out_of_scores_and_named():
     text = section(returns, {"toy/a": 10.0})
     assert row(text, "ours") == ["0.50 [0.50, 0.50]", "–"]
     assert row(text, "theirs") == ["0.50 [0.50, 0.50]", "0.75 [0.75, 0.75]"]  # of both tasks
-    assert "The score leaves out what has no scripted reference: b." in text
+    assert "The score leaves out what has no scripted reference above 0: b." in text
     text = section(returns)
     assert row(text, "theirs") == ["–", "0.75 [0.75, 0.75]"]
-    assert "no scripted reference: a, b." in text
+    assert "no scripted reference above 0: a, b." in text
 
 
 def test_worlds_are_apart():
@@ -117,3 +117,16 @@ def test_a_method_with_a_single_seed_is_not_compared():
     text = section({"ours": {"toy/a": [9.0, 9.0]}, "theirs": {"toy/a": [1.0]}})
     assert "- theirs: nothing can be said, for want of seeds, in a." in text
     assert "ahead" not in text
+
+
+def test_a_reference_that_is_not_above_0_scales_nothing():
+    returns = {"ours": {"toy/a": [1.0, 1.0], "toy/b": [-1.0, -1.0], "toy/c": [3.0, 3.0]}}
+    text = section(returns, {"toy/a": 0.0, "toy/b": -2.0, "toy/c": 6.0})
+    assert "The score leaves out what has no scripted reference above 0: a, b." in text
+    assert row(text, "ours") == ["0.50 [0.50, 0.50]", "–"]
+
+
+def test_rounding_puts_no_method_ahead():
+    # The interquartile means of 2 and of 3 seeds of 0.1 are not the same number.
+    text = section({"ours": {"toy/a": [0.1] * 3}, "theirs": {"toy/a": [0.1] * 2}}, {"toy/a": 1.0})
+    assert "- theirs: intervals overlap in a." in text

@@ -304,6 +304,8 @@ def test_all_components_of_dusdi_can_be_paid_for_distance(spec):
     assert method.headline({"travel/ball": 2.0, "travel/box": 1.0}) == {"travel": 1.5}
     with pytest.raises(UsageError, match="unknown factor in travel 'bal'; did you mean ball"):
         make_method(spec, "dusdi", travel=("bal",))
+    with pytest.raises(UsageError, match="travel names 'ball' twice"):
+        make_method(spec, "dusdi", travel=("ball", "ball"))
     with pytest.raises(UsageError, match="'ball' can't be both in rewards and in travel"):
         make_method(spec, "dusdi", travel=("ball",), rewards=("ball=math:fsum",))
 

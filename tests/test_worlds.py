@@ -127,6 +127,9 @@ def test_sizes_are_the_papers():
         10,
     )
     assert MultiParticle(simple_actions=True).spec.action_size == 20
+    for wrong in ("no", 0, None):
+        with pytest.raises(UsageError, match="simple_actions is true or false"):
+            MultiParticle(simple_actions=wrong)
     spec = GUNNER.spec
     assert (spec.observation_size, spec.action_size, len(spec.factors), len(spec.controlled)) == (
         7,

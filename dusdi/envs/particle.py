@@ -96,6 +96,10 @@ class MultiParticle(JaxWorld):
                 f"layout is a seed from 0 to {LARGEST_LAYOUT}, or null for a layout of each "
                 f"episode's own, not {layout!r}; try layout=0"
             )
+        if not isinstance(simple_actions, bool):
+            raise UsageError(
+                f"simple_actions is true or false, not {simple_actions!r}; try simple_actions=true"
+            )
         self.agents = agents
         self._simple_actions = simple_actions
         self._layout = layout

@@ -48,7 +48,7 @@ def _world_lines(finals: pd.DataFrame) -> list[str]:
     """Returns the table of a world, what its scores leave out, and sentences on single tasks."""
     tasks = finals["task"].str.split("/").str[1]
     references = {
-        str(task): mean_or_none(own["scripted_reference"])
+        str(task): _scale(own["scripted_reference"])
         for task, own in finals.groupby(tasks, sort=False)
     }
     returns: dict[str, dict[str, np.ndarray]] = {}
@@ -58,8 +58,14 @@ def _world_lines(finals: pd.DataFrame) -> list[str]:
     left_out = [task for task, reference in references.items() if reference is None]
     if left_out:
         names = ", ".join(left_out)
-        lines += ["", f"The score leaves out what has no scripted reference: {names}."]
+        lines += ["", f"The score leaves out what has no scripted reference above 0: {names}."]
     return lines + _sentences(returns)
+
+
+def _scale(references: pd.Series) -> float | None:
+    """Returns what a task's returns are divided by: its reference, None if that is not above 0."""
+    reference = mean_or_none(references)
+    return reference if reference is not None and reference > 0 else None
 
 
 def _table(returns: Mapping[str, Returns], references: Mapping[str, float | None]) -> list[str]:

@@ -14,6 +14,7 @@ from dusdi.experiments.running import Folders
 from dusdi.tasks import TASKS
 
 LEAST_STEPS = 2_000  # that DCI is measured on
+MOST_SEEDS = 10  # of an experiment: those for reporting and for tuning stay apart
 
 
 @dataclass(frozen=True)
@@ -57,6 +58,11 @@ class Settings:
         for name in ("seeds", "jobs"):
             if getattr(self, name) < 1:
                 raise UsageError(f"{name} must be at least 1, not {getattr(self, name)}")
+        if self.seeds > MOST_SEEDS:
+            raise UsageError(
+                f"seeds must be at most {MOST_SEEDS}, not {self.seeds}: 0 to 9 are for reporting, "
+                "and 100 to 109 for tuning"
+            )
         if self.evaluation_steps < LEAST_STEPS:
             raise UsageError(
                 f"evaluation_steps must be at least {LEAST_STEPS:,} to mean something, "

@@ -68,6 +68,9 @@ class DusdiSettings(
     def check(self):
         FactoredSkillSettings.check(self)
         DiscriminatorSettings.check(self)
+        for name in self.travel:
+            if self.travel.count(name) > 1:
+                raise UsageError(f"travel names {name!r} twice; name it once")
         both = sorted(set(named_pairs("rewards", self.rewards)) & set(self.travel))
         if both:
             raise UsageError(f"{both[0]!r} can't be both in rewards and in travel")

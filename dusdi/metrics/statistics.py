@@ -7,6 +7,7 @@ are arrays whose last axis is seeds, one array for each task.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -30,7 +31,8 @@ class Estimate(NamedTuple):
         """Returns whether the intervals are apart, and this one is the higher."""
         if self.interval is None or other.interval is None:
             return False
-        return self.interval[0] > other.interval[1]
+        low, high = self.interval[0], other.interval[1]
+        return low > high and not math.isclose(low, high)  # rounding is no difference
 
 
 def interquartile_mean(*tasks: ArrayLike) -> Any:
