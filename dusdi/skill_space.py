@@ -181,7 +181,7 @@ class SkillSpace:
         if array.ndim == 0:
             array = array[None]
         if array.shape[-1:] != (self.width,) or not np.issubdtype(array.dtype, np.number):
-            raise UsageError(f"a skill here has {self.describe()}; got {skill!r}")
+            raise UsageError(f"a skill here has {self.describe()}; got {_shown(skill)}")
         if not all(group.space.check(self.gather(array, group)) for group in self.groups):
             self._explain(skill, array)
         return array.astype(self.dtype)
@@ -192,7 +192,7 @@ class SkillSpace:
             if not component.space.check(array[..., columns]):
                 raise UsageError(
                     f"component {component.name!r} of a skill takes {component.space.describe()}; "
-                    f"got {skill!r}"
+                    f"got {_shown(skill)}"
                 )
 
     def describe(self) -> str:
@@ -224,7 +224,7 @@ class SkillSpace:
             return self.check(array[..., None] if len(self) == 1 else array)
         code = np.asarray(action, np.float32)
         if code.shape[-1:] != (self.size,) or not np.isfinite(code).all():
-            raise UsageError(f"an action here is {self.size} finite numbers; got {action!r}")
+            raise UsageError(f"an action here is {self.size} finite numbers; got {_shown(action)}")
         parts = [group.space.decode(code[..., group.inputs]) for group in self.groups]
         return self.join(parts, np)
 
@@ -282,3 +282,8 @@ def _consecutive(lengths: Any) -> tuple[slice, ...]:
     """Slices of such lengths, one after the other."""
     ends = np.cumsum([0, *lengths])
     return tuple(slice(int(a), int(b)) for a, b in itertools.pairwise(ends))
+
+
+def _shown(given: Any) -> str:
+    """What a user gave, as a plain list if it is an array."""
+    return repr(given.tolist() if isinstance(given, np.ndarray) else given)

@@ -335,6 +335,7 @@ def test_fig4_shows_the_interquartile_mean_with_its_interval(fake, settings):
     assert re.findall("^##+ (.*)$", text, re.M) == [f"{FIRST}/limited", "Over tasks", FIRST]
     assert "- sac: intervals overlap in limited." in text
     assert "Scripted reference 10.0. Seeds of each method: 5." in text
+    assert "With fewer than" not in text
 
 
 def test_fig4_tells_if_methods_have_different_numbers_of_seeds(fake, settings):
@@ -344,6 +345,7 @@ def test_fig4_tells_if_methods_have_different_numbers_of_seeds(fake, settings):
     reproduce("fig4", dataclasses.replace(settings, methods=("dusdi", "sac"), **other))
     text = page(settings, "fig4")
     assert "Seeds of each method: 2 to 3." in text.split("## Over tasks")[0]
+    assert "With fewer than 5 seeds, intervals are far too narrow." in text
     assert text.count("Seeds of each method: 3.") == 1
 
 

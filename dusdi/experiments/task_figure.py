@@ -20,7 +20,11 @@ from dusdi.experiments.results import (
     numbers,
 )
 from dusdi.experiments.settings import Cell
-from dusdi.metrics.statistics import interquartile_mean, probability_of_improvement
+from dusdi.metrics.statistics import (
+    ENOUGH_SEEDS,
+    interquartile_mean,
+    probability_of_improvement,
+)
 from dusdi.report import task_curves
 
 EPISODES = 100  # that the return of a run is measured on
@@ -53,6 +57,8 @@ def write_task_figure(results: Results, title: str) -> list[Path]:
         curves = points[points["task"] == task] if len(points) else points
         lines += ["", f"## {task}", "", _about(own), "", *_task_table(own, curves)]
     lines += ["", *over_tasks(finals)]
+    if finals.groupby(["task", "method"]).size().min() < ENOUGH_SEEDS:
+        lines += ["", f"**With fewer than {ENOUGH_SEEDS} seeds, intervals are far too narrow.**"]
     return [
         results.write_csv(points),
         results.write_csv(finals, "-final.csv"),

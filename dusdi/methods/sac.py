@@ -38,8 +38,8 @@ class Flat(Method):
     def __init__(self, spec, settings):
         if not spec.channels:
             raise UsageError(
-                f"{spec.name!r} pays no reward to learn from; name a task, or a method that "
-                "discovers skills"
+                f"{spec.name!r} pays no reward to learn from; name a method that discovers skills, "
+                "or learn a task without skills: dusdi downstream scratch TASK"
             )
         self.skill_space = SkillSpace(())
         self.channels = spec.channels

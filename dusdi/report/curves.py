@@ -67,8 +67,13 @@ def task_curves(rows: Sequence[Row], ends: Sequence[Row], path: File, title: str
         own = [row for row in rows if row["task"] == task]
         draw_lines(axes, own, "method", "return", methods)
         _references(axes, [row for row in ends if row["task"] == task], methods)
-        if not own:
-            axes.text(0.5, 0.5, "no episode ended", transform=axes.transAxes, ha="center")
+        ended = {row["method"] for row in own}
+        silent = [row["method"] for row in ends if row["task"] == task]
+        silent = [method for method in silent if method not in ended]
+        if silent:
+            whose = f": {', '.join(silent)}" if own else ""
+            text = f"no episode ended{whose}"
+            axes.text(0.5, 0.5, text, transform=axes.transAxes, ha="center")
         _label_steps(axes, task)
     figure.axes[0].set_ylabel("return", color=MUTED)
     style.add_legend(figure)
@@ -140,7 +145,10 @@ def draw_lines(
             continue
         steps, values = _on_common_steps(own, value)
         middle = interquartile_mean(values)
-        axes.plot(steps / 1e6, middle, label=name, linewidth=2, **style.line_look(index))
+        look = style.line_look(index)
+        if len(steps) == 1:  # no line could be seen
+            look["marker"] = look["marker"] or "o"
+        axes.plot(steps / 1e6, middle, label=name, linewidth=2, **look)
         interval = bootstrap_interval(interquartile_mean, values, resamples=RESAMPLES)
         if interval:
             band: dict[str, Any] = {"color": style.colour(index), "alpha": 0.2, "linewidth": 0}
