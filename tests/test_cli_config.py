@@ -43,7 +43,8 @@ def test_tasks_have_settings_of_their_agent(capsys):
     assert found["origins"]["steps"] == "task walker/run"
     found = config(capsys, "downstream", "walker/run", "--agent", "sac")
     assert found["settings"]["method"] == "sac"
-    assert found["origins"]["actor_hidden"] == "sac's preset fast"
+    assert found["origins"]["actor_hidden"] == "task walker/run"
+    assert found["origins"]["tau"] == "sac's preset fast"
 
 
 @pytest.mark.parametrize(("width", "documented"), [(60, False), (80, True), (120, True)])
