@@ -170,9 +170,10 @@ class Progress(Silent):
     @_ignore_closed_output
     def advance(self, done: int) -> None:
         now = time.monotonic()
-        self._marks.append((now, done))
-        while len(self._marks) > 2 and self._marks[1][0] < now - self.WINDOW_SECONDS:
-            self._marks.popleft()
+        marks = self._marks
+        marks.append((now, done))
+        while len(marks) > 2 and marks[1][0] < now - self.WINDOW_SECONDS:
+            marks.popleft()
         rate = self._rate()
         shown: dict[str, Any] = {}
         if rate:
@@ -191,7 +192,9 @@ class Progress(Silent):
             self._print_line(done, "".join(texts))
 
     def note(self, text: str) -> None:
-        self._marks.clear()  # what comes now may be much slower or faster
+        # What comes now may be much slower or faster. This may be called by a signal's handler, in
+        # the middle of a method that goes on with the marks it has.
+        self._marks = deque()
         self._task.fields.update(rate=text, left="")
 
     @_ignore_closed_output
@@ -200,10 +203,11 @@ class Progress(Silent):
 
     def _rate(self) -> float:
         """Units per second lately; 0 if that is not known yet."""
-        if len(self._marks) < 2:
+        marks = self._marks
+        if len(marks) < 2:
             return 0.0
-        start, done_before = self._marks[0]
-        end, done = self._marks[-1]
+        start, done_before = marks[0]
+        end, done = marks[-1]
         return (done - done_before) / max(end - start, 1e-9)
 
     def _left(self, done: int) -> str:

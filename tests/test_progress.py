@@ -4,6 +4,7 @@ import io
 import math
 import os
 import re
+from collections import deque
 
 import pytest
 from rich.console import Console
@@ -179,3 +180,23 @@ def test_a_display_shows_nothing_any_more_when_its_output_is_closed():
 )
 def test_durations(seconds, text):
     assert progress._duration(seconds) == text
+
+
+def test_a_signal_may_come_while_the_rate_is_worked_out(clock):
+    display = progress.Progress("x", 100)
+
+    class Marks(deque):
+        """A signal comes after every look at how many there are."""
+
+        def __len__(self):
+            count = super().__len__()
+            display.note("stopping")
+            return count
+
+    for second in range(1, 4):
+        clock[0] = second
+        display._marks = Marks([(0.0, 0), (second / 2, 5)])
+        display.advance(10 * second)
+        assert display._task.fields["rate"] == "stopping"
+        display._marks = Marks([(0.0, 0), (2.0, 5)])
+        assert display._rate() == 2.5
