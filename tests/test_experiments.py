@@ -349,6 +349,12 @@ def test_fig4_tells_if_methods_have_different_numbers_of_seeds(fake, settings):
     assert text.count("Seeds of each method: 3.") == 1
 
 
+def test_methods_that_are_not_chosen_stay_in_a_figure(fake, settings):
+    fig4(settings, methods=("dusdi", "sac"), seeds=2)
+    text = fig4(settings, methods=("cic",), seeds=2)
+    assert all(row(text, method) for method in ("dusdi", "sac", "cic"))
+
+
 def test_fig4_compares_learning_on_common_steps(fake, settings):
     def curve(job):
         if "sac" in job.name:

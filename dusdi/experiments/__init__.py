@@ -137,7 +137,8 @@ def _results(name: str, settings: Settings, experiment: Any) -> Any:
     everywhere = dataclasses.replace(settings, worlds=(), tasks=())
     try:
         cells = experiment.cells(dataclasses.replace(everywhere, methods=()))
-        cells += [cell for cell in experiment.cells(everywhere) if cell not in cells]
+        if settings.methods:
+            cells += [cell for cell in experiment.cells(everywhere) if cell not in cells]
     except UsageError:  # settings that other worlds or methods can't have
         cells = experiment.cells(settings)
     records = read_records(settings.folders.records, [cell.job for cell in cells])
