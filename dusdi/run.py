@@ -17,6 +17,7 @@ import json
 import math
 import os
 import re
+import sys
 import time
 import uuid
 import warnings
@@ -88,9 +89,9 @@ class Run:
         self._write_description()
         self._csv = folder / "progress.csv"
         self._keep_rows(after_step)
-        # tensorboardX imports PyTorch where there is one, which takes longer than all else.
-        from tensorboardX.event_file_writer import EventsWriter
-        from tensorboardX.proto.event_pb2 import Event, SessionLog
+        with _without_torch():
+            from tensorboardX.event_file_writer import EventsWriter
+            from tensorboardX.proto.event_pb2 import Event, SessionLog
 
         # Written by this thread, so that an error is known at once. The path is absolute, or
         # tensorboardX takes some names for addresses.
@@ -179,6 +180,19 @@ def read_progress(path: Path) -> tuple[list[str], list[list[str]], int]:
     cut_off = bool(rows) and not text.endswith("\n") and rows[-1] not in sound[-1:]
     damaged = len(rows) - len(sound) - cut_off + (bool(text) and not has_header)
     return header, sound, damaged
+
+
+@contextmanager
+def _without_torch() -> Iterator[None]:
+    """As if PyTorch were not installed: tensorboardX would import it, which takes seconds."""
+    if "torch" in sys.modules:
+        yield
+        return
+    sys.modules["torch"] = None  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        del sys.modules["torch"]
 
 
 def _clear_leftovers(folder: Path) -> None:

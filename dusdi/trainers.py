@@ -113,7 +113,8 @@ class Trainer(abc.ABC):
         return jax.vmap(function, in_axes=(self.axes, *extra_axes), out_axes=out)
 
     def per_seed(self, tree: Any) -> list[Any]:
-        """The parts of a tree that lead with [S], one for each seed."""
+        """The parts of a tree that lead with [S], one for each seed, as NumPy arrays."""
+        tree = jax.tree.map(np.asarray, tree)
         if len(self.seeds) == 1:
             return [tree]
         return [jax.tree.map(lambda x: x[i], tree) for i in range(len(self.seeds))]  # noqa: B023

@@ -245,7 +245,7 @@ def check_finite(
     moments = [state.normaliser.mean, state.normaliser.variance]  # of all observations
     sound = np.isfinite(np.stack([np.atleast_2d(x) for x in moments])).all((0, 1))
     leaves = jax.tree_util.tree_flatten_with_path(trainer.learned(state))[0]
-    broken = [path for path, leaf in leaves if not bool(jnp.isfinite(leaf).all())]
+    broken = [path for path, leaf in leaves if not np.isfinite(leaf).all()]
     metrics = {name for row in rows for name in row if _is_broken(row, name)}
     bad = {
         # Rewards come first: if one is not finite, all that is learned from it is not, either.
