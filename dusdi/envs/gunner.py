@@ -38,6 +38,10 @@ CORNERS_AND_CENTRE = np.array([(-1, -1), (1, -1), (-1, 1), (1, 1), (0, 0)], np.f
 #: Aims that the expert considers when it should hit no target.
 DIRECTIONS = np.linspace(-np.pi, np.pi, 41, dtype=np.float32)
 
+#: Any place is a few steps away, so skills count the next few steps only. Together these settings
+#: are worth 0.04 of D over ten seeds, see docs/ablation.md.
+SETTLING = {"discount": 0.7, "tau": 0.1, "rbf_features": 8}
+
 BLUE = "#2f6fde"
 RED = "#d64550"
 ORANGE = "#f0851c"
@@ -78,6 +82,7 @@ class Gunner2D(JaxWorld):
         episode_length=1000,
         categorical=(6,),
     )
+    method_presets = {"fast": {"dusdi": SETTLING, "diayn-mc": SETTLING}}
     tuning_task = "limited"
     published_dci = {"dusdi": (0.864, 0.864, 0.897), "diayn-mc": (0.016, 0.024, 0.821)}
 

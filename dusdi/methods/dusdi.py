@@ -96,7 +96,7 @@ class Dusdi(Method):
 
     name = "dusdi"
     Settings = DusdiSettings
-    grid = {"penalty_weight": (0.1, 0.5), "discount": (0.9, 0.93)}
+    grid = {"penalty_weight": (0.1, 0.5), "discount": (0.7, 0.93)}
     presets = {
         "fast": dict(
             **FAST_DISCRIMINATORS,
