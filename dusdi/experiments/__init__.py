@@ -32,7 +32,7 @@ __all__ = ["EXPERIMENTS", "Cell", "Job", "Settings", "reproduce"]
 
 #: What can be reproduced, a line on each. Modules of these names have functions `cells`, `write`.
 EXPERIMENTS = {
-    "table1": "Table 1: DCI of DUSDi and DIAYN-MC",
+    "table1": "Table 1: DCI of DUSDi and DIAYN-MC, and of SUSD beside them",
     "fig3": "Figure 3: accuracy of the discriminators, with and without Q decomposition",
     "fig4": "Figure 4: return in every task, with skills and without",
     "fig6": "Figure 6: return with and without the causal policy gradient",

@@ -9,13 +9,15 @@ from dusdi.experiments.dci_table import dci_cells, write_dci_table
 from dusdi.experiments.results import Results
 from dusdi.experiments.settings import Cell, Settings, paper_worlds
 
+BEYOND = ("susd",)  # methods of later papers, which the paper's table can't have
+
 
 def cells(settings: Settings) -> list[Cell]:
-    """Returns every world of the paper's table with its methods, or the methods of the settings."""
+    """Returns every world of the paper's table with its methods, or with those that are chosen."""
     runs = [
         ({"world": world, "method": method, "seed": seed}, settings.skills(world, method, seed))
         for world in settings.chosen(paper_worlds())
-        for method in settings.methods or WORLDS[world].published_dci
+        for method in settings.methods or (*WORLDS[world].published_dci, *BEYOND)
         for seed in range(settings.seeds)
     ]
     return dci_cells(settings, runs)
