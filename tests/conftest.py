@@ -28,6 +28,8 @@ os.environ |= {
     * (Version(version("jaxlib")) < Version("0.11")),
 }
 
+from canned import fake, settings  # noqa: F401, experiments without training
+
 import dusdi
 from dusdi import checkpoint, learning, trainers
 from dusdi.policy import read_policy
@@ -150,15 +152,15 @@ def shared_programs():
 _TRAINERS = {}
 
 
-def _shared_trainer(world, settings):
+def _shared_trainer(world, chosen):
     if not isinstance(world, dusdi.JaxWorld):
-        return trainers.make_trainer(world, settings)
-    described = settings.to_json()
+        return trainers.make_trainer(world, chosen)
+    described = chosen.to_json()
     described["run"].pop("steps")
     key = json.dumps([type(world).__qualname__, world.spec.to_json(), described])
     if key not in _TRAINERS:
-        _TRAINERS[key] = trainers.make_trainer(world, settings)
-    _TRAINERS[key].settings = settings
+        _TRAINERS[key] = trainers.make_trainer(world, chosen)
+    _TRAINERS[key].settings = chosen
     return _TRAINERS[key]
 
 
@@ -192,6 +194,17 @@ def assert_same_result(left, right):
 def _differing(left, right):
     assert left.keys() == right.keys()
     return [name for name in left if left[name].tobytes() != right[name].tobytes()]
+
+
+# --- cores ---
+
+
+def pytest_configure(config):
+    """Each process of tests has a core of its own: JAX's threads would wait for each other."""
+    worker = os.environ.get("PYTEST_XDIST_WORKER", "").removeprefix("gw")
+    if worker and hasattr(os, "sched_setaffinity"):
+        cores = sorted(os.sched_getaffinity(0))
+        os.sched_setaffinity(0, {cores[int(worker) % len(cores)]})
 
 
 # --- tiers ---

@@ -17,43 +17,53 @@ def run(*words):
     code = main([str(word) for word in words])
     print("exit code", code, flush=True)
 
+debug = ["--preset", "debug"]
+"""
+#: In a narrow terminal without colours.
+ALL = """
 run()
 run("envs")
 run("config", "pretrain", "multi-particle")
 run("pretrain", "multi-particle", "--help")
-debug = ["--preset", "debug"]
-<<RUNS>>
-run("evaluate", "g", "--steps", "2000")
-run("evaluate", "t1", "--episodes", "2")
-run("render", "g", "--out", "g.gif", "--count", "1")
-run("info", "g")
-run("compare", "g", "d", "c", "--out", "compare.png")
-small = ["--steps", "640", "--seeds", "1", "--worlds", "gunner-2d"]
-run("reproduce", "fig3", *debug, *small, "--out", "results<<WIDTH>>", "--runs", "runs<<WIDTH>>")
-run("pretrain", "gunner-2d", "--alhpa", "1")
-"""
-RUNS = """
 run("pretrain", "gunner-2d", *debug, "--steps", "640", "--out", "g")
 run("pretrain", "multi-particle", *debug, "--steps", "640", "--out", "p", "--seeds", "2")
 run("pretrain", "gunner-2d", *debug, "--steps", "640", "--method", "diayn", "--out", "d")
 run("pretrain", "gunner-2d", *debug, "--steps", "630", "--component", "box:2", "--out", "c")
 run("downstream", "g", "gunner-2d/unlimited", *debug, "--steps", "4000", "--out", "t1")
 run("downstream", "p", "multi-particle/food-poison-easy", *debug, "--steps", "8000", "--out", "t2")
+run("evaluate", "g", "--steps", "2000")
+run("evaluate", "t1", "--episodes", "2")
+run("render", "g", "--out", "g.gif", "--count", "1")
+run("info", "g")
+run("compare", "g", "d", "c", "--out", "compare.png")
+small = ["--steps", "640", "--seeds", "1", "--worlds", "gunner-2d"]
+run("reproduce", "fig3", *debug, *small, "--out", "results", "--runs", "runs")
+run("pretrain", "gunner-2d", "--alhpa", "1")
 """
-MORE_RUNS = """
+#: Then in a wide one with colours.
+SOME = """
+run()
+run("envs")
+run("config", "pretrain", "multi-particle")
 run("pretrain", "gunner-2d", *debug, "--steps", "630", "--component", "box:2", "--out", "c2")
 run("downstream", "p", "multi-particle/food-poison-easy", *debug, "--steps", "8000", "--out", "t3")
+run("evaluate", "t1", "--episodes", "2")
+run("info", "g")
+run("compare", "g", "d", "c", "--out", "compare.png")
+run("pretrain", "gunner-2d", "--alhpa", "1")
 """
 
 
 def test_every_command_works_in_a_terminal(tmp_path):
     """A wide terminal with colours then shows the runs that were made in a narrow one without."""
-    check_every_command(tmp_path, RUNS, bars=4, width=60, colour=False)
-    check_every_command(tmp_path, MORE_RUNS, bars=3, width=120, colour=True)
+    text = check_every_command(tmp_path, ALL, bars=4, width=60, colour=False)
+    # a row of the table of components
+    assert re.search(r"^agent position +[\d.]+ +[\d.]+ +-?[\d.]+$", text, re.M), text
+    check_every_command(tmp_path, SOME, bars=1, width=120, colour=True)
 
 
 def check_every_command(folder, runs, *, bars, width, colour):
-    code = COMMANDS.replace("<<RUNS>>", runs).replace("<<WIDTH>>", str(width))
+    code = COMMANDS + runs
     environment = {} if colour else {"NO_COLOR": "1"}
     terminal = python(code, width=width, cwd=folder, environment=environment)
     raw = terminal.read(seconds=600)
@@ -67,11 +77,10 @@ def check_every_command(folder, runs, *, bars, width, colour):
     assert bool(re.search(rb"\x1b\[(\d+;)*(3[0-7]|38;5;\d+)m", raw)) == colour
     done = [line for line in lines if re.search(r"640/640 steps", line)]
     assert len(done) >= bars and all("━" in line and "done" in line for line in done), text
-    # a row of the table of components
-    assert re.search(r"^agent position +[\d.]+ +[\d.]+ +-?[\d.]+$", text, re.M), text
     assert re.search(r"^station 0 +-?[\d.]+$", text, re.M), text  # a return for each channel
     assert "630 steps are rounded up to 640" in text
     assert "did you mean --alpha" in text and "--help" in text  # words stay whole
+    return text
 
 
 def long_run(folder, *options):

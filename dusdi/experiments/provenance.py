@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING, Any
 
 from dusdi.experiments.jobs import Job
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 #: Settings in which runs of one table differ on purpose.
 EXPECTED = {"seed", "method"}
+#: Settings that all methods must share, see docs/protocol.md.
+EQUAL = {"steps", "skill_length", "decision_length"}
 
 
 def footer(results: Results) -> list[str]:
@@ -75,29 +77,41 @@ def mixed_settings(cells: Iterable[Cell]) -> list[str]:
     """Returns what differs in the settings of runs that are compared, a line for each setting.
 
     Compared are runs of a kind in the same world, or with the same agent on the same task, and
-    how they were measured.
+    how they were measured. Methods have settings of their own, but `EQUAL` ones.
     """
     groups: dict[tuple, list[tuple[Cell, Job]]] = {}
     for cell in cells:
         for job in {cell.job.key: cell.job, cell.job.run.key: cell.job.run}.values():
             place = (job.kind, job.environment, str(dict(job.options)), job.request.get("agent"))
-            groups.setdefault(place, []).append((cell, job))
-    lines = []
-    for (_, environment, *_), members in groups.items():
-        for name, values in _differences(members).items():
+            for method in {_method(job), ""}:
+                groups.setdefault((*place, method), []).append((cell, job))
+    lines: dict[str, None] = {}  # in order, each once
+    for (_, environment, _, _, method), members in groups.items():
+        own = {_method(job) for _, job in members}
+        only = EQUAL if not method and len(own) > 1 else None
+        for name, values in _differences(members, only).items():
             said = ", ".join(f"{value} ({'; '.join(labels)})" for value, labels in values.items())
-            lines.append(f"**Mixed settings** in {environment}: {name} {said}.")
-    return lines
+            lines[f"**Mixed settings** in {environment}: {name} {said}."] = None
+    return list(lines)
 
 
-def _differences(members: Iterable[tuple[Cell, Job]]) -> dict[str, dict[str, list[str]]]:
-    """Returns for each setting with several values who has which."""
+def _method(job: Job) -> str:
+    """Returns the method whose settings a job has; nothing for agents over skills and measuring."""
+    if job.request.get("agent") == "sac":
+        return str(job.inputs[0].request["method"]) if job.inputs else "sac"
+    return str(job.request.get("method", ""))
+
+
+def _differences(
+    members: Iterable[tuple[Cell, Job]], only: Collection[str] | None
+) -> dict[str, dict[str, list[str]]]:
+    """Returns for each setting with several values who has which; `only` some, or all."""
     members = list(members)
     expected = EXPECTED.union(*(cell.varied for cell, _ in members))
     found: dict[str, dict[str, list[str]]] = {}
     for cell, job in members:
         for name, value in without_groups(job.settings).items():
-            if name not in expected:
+            if name not in expected and (only is None or name in only):
                 labels = found.setdefault(name, {}).setdefault(str(value), [])
                 label = str(cell.labels["method"])
                 labels += [] if label in labels else [label]
