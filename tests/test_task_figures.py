@@ -60,7 +60,8 @@ def test_fig4_shows_the_interquartile_mean_with_its_interval(fake, settings):
     assert row(text, "sac")[0].startswith("4.7 [")  # (2 + 4 + 8) / 3
     # 4 is above 1 and 2 and equal to 4, 13 is above all but 99: (4 · 2.5 + 4) / 25
     assert row(text, "dusdi")[-1] == "" and row(text, "sac")[-1] == "0.56"
-    assert re.findall("^##+ (.*)$", text, re.M) == [f"{FIRST}/limited", "Over tasks", FIRST]
+    headings = [f"{FIRST}/limited", "Over tasks", FIRST, "Wall time"]
+    assert re.findall("^##+ (.*)$", text, re.M) == headings
     assert "- sac: intervals overlap in limited." in text
     assert "Scripted reference 10.0. Seeds of each method: 5." in text
     assert "With fewer than" not in text
@@ -101,11 +102,21 @@ def test_fig4_survives_curves_without_an_episode(fake, settings):
     full = {"step": [10, 20], "return": [1.0, 3.0], "accuracy": [0.5, 0.5]}
     fake.curve = lambda job: empty if "-dusdi-ppo" in job.name else full
     text = fig4(settings, methods=("dusdi", "sac"))
-    assert row(text, "dusdi")[3:5] == ["–", "2"]
+    assert row(text, "dusdi")[3:5] == ["–", "2 + 2"]
     assert row(text, "sac")[3:5] == ["3.0 [3.0, 3.0]", "2"]
     fake.curve = lambda job: empty
     text = fig4(settings, methods=("dusdi", "sac"), task_fields={"steps": 9_600})
     assert row(text, "sac")[3:5] == ["–", "2"]
+
+
+def test_fig4_tells_if_a_flat_method_had_less_time_than_skills_and_task_together(fake, settings):
+    seconds = {"skills": 9.0, "task": 2.0}
+    fake.seconds = lambda job: 12.0 if "sac" in job.name else seconds.get(job.kind, 2.0)
+    assert "together. All of them had." in fig4(settings, methods=("dusdi", "sac"))
+    fake.seconds = lambda job: seconds.get(job.kind, 2.0)
+    text = fig4(settings, methods=("dusdi", "rnd", "sac"), task_fields={"steps": 9_600})
+    assert [row(text, name)[4] for name in ("dusdi", "rnd", "sac")] == ["9 + 2", "9 + 2", "2"]
+    assert f"- {FIRST}/limited: dusdi 11 s; sac 2 s.\n" in text
 
 
 def test_fig4_without_a_scripted_reference_has_no_share(fake, settings):

@@ -141,7 +141,9 @@ def _results(name: str, settings: Settings, experiment: Any) -> Any:
             cells += [cell for cell in experiment.cells(everywhere) if cell not in cells]
     except UsageError:  # settings that other worlds or methods can't have
         cells = experiment.cells(settings)
-    records = read_records(settings.folders.records, [cell.job for cell in cells])
+    jobs = [cell.job for cell in cells]
+    inputs = [needed for job in jobs for needed in job.run.inputs]
+    records = read_records(settings.folders.records, [*jobs, *inputs])
     there = [cell for cell in cells if cell.job.key in records]
     missing = [cell for cell in cells if cell.job.key not in records]
     return Results(name, settings, there, records, missing)

@@ -26,7 +26,7 @@ class Results:
       name: of the experiment.
       settings: that it was made with.
       cells: those that have a record.
-      records: of the cells' jobs, by key.
+      records: of the cells' jobs, and of the runs that theirs started from, by key.
       missing: cells that have none, since they were not asked for.
     """
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -38,7 +39,7 @@ def task_cells(labels: Mapping[str, Any], task: Job) -> list[Cell]:
 def write_task_figure(results: Results, title: str) -> list[Path]:
     """Writes curves (CSV and PNG), the returns of each seed (CSV) and a table."""
     points = results.curves("task")
-    finals = results.scores("return")
+    finals = _with_pretraining(results, results.scores("return"))
     picture = results.path(".png")
     task_curves(points.to_dict("records"), _ends(finals), picture, title=title)
     lines = [
@@ -52,11 +53,13 @@ def write_task_figure(results: Results, title: str) -> list[Path]:
         "the steps: from the latest first to the earliest last point of all runs on the task.",
         "The last column is the probability that a run of the first method has a higher return "
         "than one of this method; a tie counts half.",
+        "Seconds are those of skill discovery or exploration, which serves all tasks of a world, + "
+        "those of the task.",
     ]
     for task, own in finals.groupby("task", sort=False):
         curves = points[points["task"] == task] if len(points) else points
         lines += ["", f"## {task}", "", _about(own), "", *_task_table(own, curves)]
-    lines += ["", *over_tasks(finals)]
+    lines += ["", *over_tasks(finals), *_wall_time(finals)]
     if finals.groupby(["task", "method"]).size().min() < ENOUGH_SEEDS:
         lines += ["", f"**With fewer than {ENOUGH_SEEDS} seeds, intervals are far too narrow.**"]
     return [
@@ -65,6 +68,39 @@ def write_task_figure(results: Results, title: str) -> list[Path]:
         results.write_markdown(lines),
         picture,
     ]
+
+
+def _with_pretraining(results: Results, finals: pd.DataFrame) -> pd.DataFrame:
+    """Returns the rows of runs with their agent and the seconds of the runs they started from."""
+    agents = {}
+    before = {}
+    for cell, _ in results.of("return"):
+        run = cell.job.run
+        records = [results.records.get(job.key, {}) for job in run.inputs]
+        agents[cell.job.key] = run.request["agent"]
+        before[cell.job.key] = sum(record.get("seconds", math.nan) for record in records)
+    keys = finals["key"]
+    return finals.assign(agent=keys.map(agents), pretraining_seconds=keys.map(before))
+
+
+def _wall_time(finals: pd.DataFrame) -> list[str]:
+    """Returns lines on flat methods that had less time than the first method, which is unfair."""
+    first = finals["method"].iloc[0]
+    if not (finals["agent"] == "sac").any():
+        return []
+    lines = []
+    for task, own in finals.groupby("task", sort=False):
+        whole = own["seconds"] + own["pretraining_seconds"]
+        ours = whole[own["method"] == first].mean()
+        flat = whole[own["agent"] == "sac"].groupby(own["method"], sort=False).mean()
+        less = [f"{name} {seconds:.0f} s" for name, seconds in flat.items() if seconds < ours]
+        if less:
+            lines.append(f"- {task}: {first} {ours:.0f} s; {', '.join(less)}.")
+    about = (
+        f"Flat methods should have at least as much as {first} has for skills and task together."
+    )
+    said = "**Some had less:**" if lines else "All of them had."
+    return ["", "## Wall time", "", f"{about} {said}", *([""] if lines else []), *lines]
 
 
 def _ends(finals: pd.DataFrame) -> list[dict[str, Any]]:
@@ -108,12 +144,19 @@ def _task_table(finals: pd.DataFrame, points: pd.DataFrame) -> list[str]:
                 mean_text(own["random_skills"], ",.1f"),
                 _share(own, reference),
                 iqm_text(areas.get(method, []), ",.1f"),
-                mean_text(own["seconds"], ".0f"),
+                _seconds(own),
                 "" if method == methods[0] else f"{better:.2f}",
             ]
         )
-    header = ["", "return", "random skills", "share", "while learning", "seconds per seed"]
+    header = ["", "return", "random skills", "share", "while learning", "seconds"]
     return markdown_table([*header, f"P({methods[0]} is better)"], rows)
+
+
+def _seconds(finals: pd.DataFrame) -> str:
+    """Returns the seconds before the task + those on it, the first only if there are any."""
+    before = numbers(finals["pretraining_seconds"])
+    own = mean_text(finals["seconds"], ".0f")
+    return f"{before.mean():.0f} + {own}" if before.any() else own
 
 
 def _share(finals: pd.DataFrame, reference: float | None) -> str:
