@@ -29,3 +29,13 @@ def test_a_method_of_ones_own_is_learned_saved_and_loaded(tmp_path, spec):
     )
     np.testing.assert_allclose(method.reward((), None, batch, 0), [[-3.0, -1.0]])
     assert str(method.skill_space) == "box:2, box:1"
+
+
+@pytest.mark.slow
+def test_how_far_skills_get_is_told_for_each_entry(gunner_run, capsys):
+    example = runpy.run_path(str(EXAMPLES / "how_far.py"))
+    found = example["main"]([str(gunner_run), "agent position", "--steps", "3"])
+    printed = capsys.readouterr().out.splitlines()
+    assert found.shape == (100, 2) and (np.abs(found) <= 3 * 0.3 + 1e-6).all()  # 0.3 in each step
+    mean = np.abs(found[:, 1]).mean()
+    assert printed[1].startswith(f"agent position 1: mean distance {mean:.2f}; 5 % of skills below")
