@@ -35,7 +35,6 @@ def task_run(
     method: str,
     seed: int,
     fields: Mapping[str, Any] | None = None,
-    task_fields: Mapping[str, Any] | None = None,
 ) -> Job:
     """Returns the run of a method on a task, in the way that the method is meant to be used.
 
@@ -45,7 +44,6 @@ def task_run(
       settings: what to reproduce with.
       task, method, seed: of the run.
       fields: changes to the method's settings.
-      task_fields: changes to the settings of the run on the task.
     """
     kind = find_method(method)
     agent = "ppo" if kind.used_by == "hierarchy" else "sac"
@@ -55,11 +53,9 @@ def task_run(
             "has soft actor-critic alone; name sac, or a method that discovers skills"
         )
     if kind.learns_task:
-        return settings.task(
-            task, agent, seed, None, fields={**(task_fields or {}), **(fields or {})}
-        )
+        return settings.task(task, agent, seed, None, fields=fields or {})
     skills = settings.skills(task.split("/")[0], method, seed, fields=fields or {})
-    return settings.task(task, agent, seed, skills, fields=task_fields or {})
+    return settings.task(task, agent, seed, skills)
 
 
 def write(results: Results) -> list[Path]:

@@ -1,9 +1,10 @@
 """Tuning: every method's settings in every world, found with equal effort on tuning seeds.
 
 Each method declares a small grid (`Method.grid`). Every combination is used on the world's tuning
-task as the method is meant to be used, and the one with the highest mean return is chosen. What is
-chosen belongs into the presets, and a test compares them with the table: those of the world
-(`World.method_presets`) or, for flat soft actor-critic, of its tasks (`World.task_presets`).
+task as the method is meant to be used, with as many steps as in Figure 4, and the one with the
+highest mean return is chosen. What is chosen belongs into the presets, and a test compares them
+with the table: those of the world (`World.method_presets`) or, for flat soft actor-critic, of its
+tasks (`World.task_presets`).
 """
 
 from __future__ import annotations
@@ -23,12 +24,9 @@ from dusdi.experiments.results import Results, markdown_table, mean_and_spread, 
 from dusdi.experiments.settings import Cell, Settings
 from dusdi.methods import find_method
 from dusdi.methods.base import LARGEST_GRID
-from dusdi.resolve import resolve_downstream
-from dusdi.tasks import make_task
 
 FIRST_SEED = 100  # tuning seeds are no seeds of the other tables
 EPISODES = 100  # that the return of a run is measured on
-SHARE = 4  # a run on the tuning task has this part of the task's steps
 
 
 def combinations(method: str) -> Iterator[dict[str, Any]]:
@@ -52,7 +50,6 @@ def cells(settings: Settings) -> list[Cell]:
     found = []
     places = [f"{name}/{world.tuning_task}" for name, world in WORLDS.items() if world.tuning_task]
     for task in settings.chosen(places):
-        steps = tuning_steps(task, settings)
         # Seed after seed: if it is stopped, what is done compares all settings.
         for seed in range(FIRST_SEED, FIRST_SEED + settings.seeds):
             for method in settings.methods or METHODS:
@@ -63,17 +60,11 @@ def cells(settings: Settings) -> list[Cell]:
                         "settings": describe(fields),
                         "seed": seed,
                     }
-                    job = task_run(settings, task, method, seed, fields, {"steps": steps})
+                    job = task_run(settings, task, method, seed, fields)
                     found.append(
                         Cell(labels, return_job(job, episodes=EPISODES), frozenset(fields))
                     )
     return found
-
-
-def tuning_steps(task: str, settings: Settings) -> int:
-    """Returns the environment steps of a run on the tuning task, the same for all methods."""
-    resolved = resolve_downstream(make_task(task), "ppo", settings.preset, settings.task_fields)
-    return resolved.settings.run.steps // SHARE
 
 
 def write(results: Results) -> list[Path]:
@@ -85,11 +76,10 @@ def write(results: Results) -> list[Path]:
         "# Settings of every method, found with equal effort",
         "",
         f"Each method declares a grid of at most {LARGEST_GRID} combinations of settings. Each is "
-        f"tried on tuning seeds {first} to {last}, which no other table uses: skills are learned "
-        "as for Figure 4, then the world's tuning task for "
-        f"1/{SHARE} of its steps. The return is the mean ± standard deviation over seeds, each on "
-        f"{EPISODES} episodes of its own. The highest mean is chosen (**bold**), once all of a "
-        "method's combinations were tried on as many seeds.",
+        f"tried on tuning seeds {first} to {last}, which no other table uses, in one task of each "
+        "world, with the same steps as for Figure 4. The return is the mean ± standard deviation "
+        f"over seeds, each on {EPISODES} episodes of its own. The highest mean is chosen "
+        "(**bold**), once all of a method's combinations were tried on as many seeds.",
     ]
     for world, own in scores.groupby("world", sort=False):
         task = f"{world}/{WORLDS[str(world)].tuning_task}"
