@@ -2,7 +2,8 @@
 
 All steps of a run stay in its replay, so what is counted are the states visited while learning,
 those of the random actions at the start included. Numbers in docstrings are the ranges over seeds 0
-to 5; the tests train seeds 0 to 2. Networks are small, and learning rates are high.
+to 5; the tests train seeds 0 and 1, or 0 to 2 where seeds differ much. Networks are small, and
+learning rates are high.
 """
 
 import dataclasses
@@ -31,7 +32,7 @@ pytestmark = pytest.mark.slow
 
 SEED = 0
 SMALL = dict(
-    seeds=3, num_envs=8, steps_per_update=8, batch_size=128, random_steps=800,
+    seeds=2, num_envs=8, steps_per_update=8, batch_size=128, random_steps=800,
     actor_hidden=(32, 32), critic_hidden=(32, 32), actor_lr=3e-3, critic_lr=3e-3, tau=0.05,
     discount=0.97, skill_length=50, episode_length=0,
 )  # fmt: skip
@@ -255,7 +256,7 @@ def test_the_entropy_of_known_places():
 
 def test_states_of_cic_have_more_entropy_than_those_of_diayn():
     """CIC has 0.69 to 0.84 nats, DIAYN with 16 skills 0.50 to 0.65."""
-    fields = dict(num_envs=16, steps_per_update=16)
+    fields = dict(seeds=3, num_envs=16, steps_per_update=16)
     found = {
         name: [entropy(seed.visited) for seed in train(Maze, name, 16_000, **fields)]
         for name in ("cic", "diayn")
