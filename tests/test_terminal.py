@@ -137,4 +137,6 @@ def test_ctrl_c_while_python_imports_is_no_traceback(tmp_path, after):
     time.sleep(after)
     terminal.interrupt()
     terminal.read()
-    assert terminal.process.returncode == 130 and terminal.lines() == ["up", "dusdi: interrupted"]
+    lines = terminal.lines()  # a quick machine may have begun with the list of worlds
+    assert terminal.process.returncode == 130 and lines[-1] == "dusdi: interrupted"
+    assert "Traceback" not in "\n".join(lines)

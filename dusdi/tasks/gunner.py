@@ -51,9 +51,7 @@ PRESETS: TaskPresets = train_for(
                 "steps_per_update": 32,
                 "log_every": 25_600,
                 "checkpoint_every": 512_000,
-                # Chosen by `dusdi reproduce tuning`
-                "discount": 0.95,
-                "target_entropy": 0.0,
+                "discount": 0.95,  # chosen by `dusdi reproduce tuning`
             },
         }
     },
