@@ -82,7 +82,16 @@ class Gunner2D(JaxWorld):
         episode_length=1000,
         categorical=(6,),
     )
-    method_presets = {"fast": {"dusdi": SETTLING, "diayn-mc": SETTLING}}
+    method_presets = {
+        "fast": {
+            "dusdi": SETTLING,
+            "diayn-mc": SETTLING,
+            # Chosen by `dusdi reproduce tuning`
+            "cic": {"discount": 0.93, "target_entropy": 0.0},
+            "csd": {"discount": 0.93, "travel_scale": 100.0},
+            "susd": {"travel_scale": 1.0},
+        }
+    }
     tuning_task = "limited"
     published_dci = {"dusdi": (0.864, 0.864, 0.897), "diayn-mc": (0.016, 0.024, 0.821)}
 
