@@ -72,7 +72,6 @@ class HighLevelTrainer(Trainer):
         check_fit(skills, task)
         self.settings = settings
         self.spec = task.spec
-        self.title = f"{settings.agent} on {task.spec.name}"
         self.skills = skills
         self.agent = PPO(
             task.spec.observation_size,
