@@ -214,7 +214,7 @@ def test_what_does_not_fit_is_refused_before_anything_is_computed(gunner_run, tm
 
     limited = "gunner-2d/limited"
     message = refused(gunner_run, "multi-particle/food-poison-easy")
-    assert "gunner-2d" in message and "multi-particle/food-poison-easy" in message
+    assert "learned in 'gunner-2d'" in message and "set in 'multi-particle'" in message
     assert "several reward channels" in refused(gunner_run, limited, agent="cpg")
     assert "did you mean gunner-2d/limited" in refused(gunner_run, "gunner-2d/limits")
     assert "name the run that learned them" in refused(None, limited, agent="ppo")
