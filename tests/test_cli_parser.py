@@ -136,10 +136,11 @@ def test_each_method_has_its_own_settings():
     [
         ("gunner-2d/limited", "gunner-2d-limited"),
         ("gym:Reacher-v5", "gym.Reacher-v5"),
-        ("my_package.worlds:make", "my_package.worlds.make"),
-        ("./worlds.py:make", "worlds.make"),
-        ("/home/me/worlds.py:make", "worlds.make"),
-        ("../worlds.py:make", "worlds.make"),
+        ("gym:package:Reach-v0", "gym.package.Reach-v0"),
+        ("my_package.worlds:make", "worlds"),
+        ("./worlds.py:make", "worlds"),
+        ("/home/me/worlds.py:make", "worlds"),
+        ("../worlds.py:heavy", "worlds.heavy"),
     ],
 )
 def test_folders_are_named_after_a_file_and_not_after_its_place(text, folder):

@@ -1,5 +1,6 @@
 """Users' own worlds by id, module or file, and how their options are described."""
 
+import dataclasses
 import json
 import sys
 from functools import partial
@@ -25,6 +26,7 @@ class Settings:
     g: "float" = 10.0
 
 def world(): return dusdi.from_gymnasium(PendulumEnv, FACTORS)
+def make(): return PendulumEnv()
 def env(g=10.0): return PendulumEnv(g=g)
 def env_class(): return PendulumEnv
 def maker(): return lambda: PendulumEnv()
@@ -72,6 +74,34 @@ def test_an_environment_by_module_and_factors(source, name):
     assert world.vector(1).reset(0).shape == (1, 3)
     like = import_world(f"own_source:{name}", like=world.spec)
     assert like.spec == world.spec
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("./own_source.py:make", "own_source"),
+        ("own_source:make", "own_source"),
+        ("./own_source.py:env", "own_source.env"),
+        ("own_source:maker", "own_source.maker"),
+        ("own_source:env_class", "PendulumEnv"),
+        ("own_source:world", "PendulumEnv"),
+        ("gym:Pendulum-v1", "Pendulum-v1"),
+    ],
+)
+def test_a_world_without_a_name_is_called_by_the_file(source, text, name):
+    factors = {} if text.endswith(":world") else {"angle": "0:2"}
+    assert import_world(text, factors).spec.name == name
+
+
+def test_a_run_that_calls_a_world_by_the_function_keeps_that_name(source):
+    import own_source
+
+    like = dusdi.from_gymnasium(own_source.make, {"angle": "0:2"}).spec
+    assert like.name == "make"
+    for factors in (None, {"angle": "0:2"}):
+        assert import_world("./own_source.py:make", factors, like=like).spec == like
+    other = dataclasses.replace(like, name="other")
+    assert import_world("./own_source.py:make", like=other).spec.name == "own_source"
 
 
 def test_the_factors_of_a_run_do_not_fit_another_world(source):

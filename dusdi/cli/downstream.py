@@ -24,6 +24,7 @@ from dusdi.cli.options import QuietOptions, WorldOptions, argument, filled, flag
 from dusdi.cli.parser import wants_help
 from dusdi.cli.worlds import folder_name, next_options
 from dusdi.errors import UsageError
+from dusdi.info import saved_world
 from dusdi.presets import PPO_PRESETS
 from dusdi.progress import say
 from dusdi.resolve import AGENTS
@@ -73,9 +74,10 @@ def learn(given: Mapping[str, Any], agent: str, fields: Mapping[str, Any]) -> No
     parts = [options.task, *([skills.method] if skills else []), agent]
     place = "-".join(folder_name(part) for part in parts)
     out = Path(options.out or f"runs/{place}-seed{fields.get('seed', 0)}")
+    saved = saved_world(out) if options.resume else None
     solution = downstream(
         skills,
-        task_world(given, skills.spec if skills else None),
+        task_world(given, skills.spec if skills else saved),
         agent=given.get("agent"),
         preset=given.get("preset"),
         out=out,

@@ -64,7 +64,7 @@ def make_world(
     """What `from_gymnasium` does, with the environment's options as a dict."""
     choose_opengl()
     make = _maker(env, options)
-    world_name = name or _name(env)
+    world_name = name or environment_name(env)
     probe = make_environment(world_name, make)
     try:
         observation_space, action_space = _check_spaces(world_name, probe)
@@ -132,7 +132,8 @@ def _maker(env: AnyEnv, options: Mapping[str, Any]) -> Callable[..., gymnasium.E
     try:
         inspect.signature(env).bind(**options)
     except TypeError as error:
-        raise WorldError(f"{_name(env)} can't be made with these options: {error}") from None
+        name = environment_name(env)
+        raise WorldError(f"{name} can't be made with these options: {error}") from None
     except ValueError:  # it has no signature
         pass
     return partial(env, **options)
@@ -152,14 +153,14 @@ def _check_registered(name: str) -> None:
         raise UsageError(f"Gymnasium has no {name!r}; {hint} ({others})") from None
 
 
-def _name(env: AnyEnv) -> str:
+def environment_name(env: AnyEnv) -> str:
     """The name of an environment."""
     if isinstance(env, str):
         return env
     if isinstance(env, gymnasium.Env) and env.spec is not None:
         return env.spec.id
     if isinstance(env, partial):
-        return _name(env.func)
+        return environment_name(env.func)
     return str(getattr(env, "__name__", type(env).__name__))
 
 
