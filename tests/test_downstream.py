@@ -82,7 +82,7 @@ def test_the_causal_matrix_must_fit_channels_and_components():
     class Odd(Lights):
         causal = np.ones((2, 3), bool)
 
-    with pytest.raises(UsageError, match="a row for each of 3 channels"):
+    with pytest.raises(WorldError, match="a row for each of 3 channels"):
         dusdi.downstream(switches(), Odd(), agent="cpg", **DEBUG)
     Odd.causal = None
     with pytest.raises(UsageError, match="set its `causal`"):

@@ -6,6 +6,7 @@ are scaled to [-1, 1], and the user says which observation entries form which fa
 
 from __future__ import annotations
 
+import dataclasses
 import difflib
 import inspect
 import re
@@ -60,7 +61,7 @@ def make_world(
     options: Mapping[str, Any],
     *,
     name: str | None = None,
-) -> HostWorld:
+) -> GymnasiumWorld:
     """What `from_gymnasium` does, with the environment's options as a dict."""
     choose_opengl()
     make = _maker(env, options)
@@ -104,6 +105,13 @@ class GymnasiumWorld(HostWorld):
         self._pictures = pictures
         self._spaces = (observation_space, action_space)
 
+    def name_factors(
+        self, factors: Mapping[str, Entries], proprioception: Entries | None = None
+    ) -> None:
+        """Divides the observation into other factors, see `from_gymnasium`."""
+        found = make_factors(factors, proprioception, self._spaces[0])
+        self.spec = dataclasses.replace(self.spec, factors=found)
+
     def vector(self, num_envs: int) -> VectorWorld:
         return GymnasiumVector(self.spec.name, self._make, num_envs, *self._spaces)
 
@@ -133,7 +141,7 @@ def _maker(env: AnyEnv, options: Mapping[str, Any]) -> Callable[..., gymnasium.E
         inspect.signature(env).bind(**options)
     except TypeError as error:
         name = environment_name(env)
-        raise WorldError(f"{name} can't be made with these options: {error}") from None
+        raise WorldError(f"{name} can't be made with these options: {error}") from error
     except ValueError:  # it has no signature
         pass
     return partial(env, **options)

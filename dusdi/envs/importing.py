@@ -12,7 +12,7 @@ import gymnasium
 
 from dusdi.envs.base import World
 from dusdi.envs.factors import Entries
-from dusdi.envs.from_gymnasium import environment_name, make_world
+from dusdi.envs.from_gymnasium import GymnasiumWorld, environment_name, make_world
 from dusdi.envs.gymnasium_vector import close_environments
 from dusdi.envs.pictures import choose_opengl
 from dusdi.errors import DusdiError, UsageError, WorldError, unknown_name
@@ -51,14 +51,28 @@ def import_world(
     name = None if isinstance(found, str | type) else function_name(text)
     if like is not None and like.name == environment_name(found):
         name = like.name  # in Python, where nobody named a file, it is called by the function alone
+    world = _make_world(found, options, name)
     if like is None or factors or proprioception:
-        return make_world(found, factors or {}, proprioception, options, name=name)
-    world = make_world(found, {"everything": slice(None)}, None, options, name=name)
+        try:
+            world.name_factors(factors or {}, proprioception)
+        except WorldError as error:  # the words that name them are wrong, not the world
+            raise UsageError(str(error)) from None
+        return world
     if world.spec.observation_size != like.observation_size:
         problem = f"{text} is not the world of that run, {like.name!r}"
         raise UsageError(f"{problem}, but one with {difference(world.spec, like)}")
     world.spec = dataclasses.replace(world.spec, factors=like.factors)
     return world
+
+
+def _make_world(found: Any, options: Mapping[str, Any], name: str | None) -> GymnasiumWorld:
+    """A world whose only factor is the whole observation."""
+    try:
+        return make_world(found, {"everything": slice(None)}, None, options, name=name)
+    except WorldError as error:
+        if options and isinstance(error.__cause__, TypeError):  # there is no such option
+            raise UsageError(str(error)) from error.__cause__
+        raise
 
 
 def function_name(text: str) -> str:
@@ -89,7 +103,7 @@ def _find(text: str, options: Mapping[str, Any]) -> Any:
         return found
     if not isinstance(made, World) and not callable(made):
         wanted = "a world or a Gymnasium environment"
-        raise UsageError(f"{text} gave {type(made).__name__}, not {wanted}")
+        raise WorldError(f"{text} gave {type(made).__name__}, not {wanted}")
     if options and not isinstance(made, World):
         raise UsageError(
             f"{text} was called with the options and gave another function; "
