@@ -59,7 +59,7 @@ def explain(error: BaseException) -> str:
 
     If the user's own code failed, its part of the traceback follows.
     """
-    own = _own_traceback(error)
+    own = own_traceback(error)
     below = f"\n\n{own}" if own else ""
     if isinstance(error, DusdiError):
         return f"{error}{below}"
@@ -88,7 +88,7 @@ def explain_os(error: OSError) -> str:
     return f"can't read or write {paths[-1]}: {reason}"
 
 
-def _own_traceback(error: BaseException) -> str:
+def own_traceback(error: BaseException) -> str:
     """The traceback from the first of the user's own files on; empty if none is in it."""
     for found in (error.__cause__, error):
         if found is None:

@@ -21,7 +21,7 @@ from dusdi.errors import UsageError
 from dusdi.skills import Skills
 from dusdi.stepping import CompiledStepper, Episodes, HostStepper, Step, select
 from dusdi.tasks import Task
-from dusdi.types import Array, WorldSpec, difference
+from dusdi.types import Array, difference
 
 
 def check_setting(skills: Skills, task: World) -> None:
@@ -38,19 +38,17 @@ def check_setting(skills: Skills, task: World) -> None:
     same_factors = theirs.factors[: len(ours.factors)] == ours.factors
     same_start = same_factors and theirs.observation_size >= ours.observation_size
     if not same_start or ours.action_size != theirs.action_size:
+        if setting.name == ours.name:
+            raise UsageError(
+                f"that run learned in {ours.name!r}, but the task is set in one with "
+                f"{difference(setting, ours)}; make both alike"
+            )
         raise UsageError(
-            f"the skills ({skills.space}) are for {describe(ours)}; the task {theirs.name!r} is "
-            f"not set in that world but in one with {difference(setting, ours)}"
+            f"that run learned in {ours.name!r}, but the task is set in {setting.name!r}; name a "
+            f"task in {ours.name!r}, or a run that learned in {setting.name!r}"
         )
     if changed := difference(ours, dataclasses.replace(setting, channels=ours.channels)):
         warnings.warn(f"the skills were learned in another world, one with {changed}", stacklevel=3)
-
-
-def describe(spec: WorldSpec) -> str:
-    """A world in a few words, for messages."""
-    options = ", ".join(f"{name}={value}" for name, value in spec.options.items())
-    sizes = f"{spec.observation_size} observations and {spec.action_size} actions"
-    return f"{spec.name}({options}) with {sizes}"
 
 
 def check_fit(skills: Skills, task: World) -> None:

@@ -17,7 +17,7 @@ from flax import struct
 from dusdi import normalise
 from dusdi.agents.ppo import PPO, HighLevelSteps, PPOState
 from dusdi.envs.base import EnvState, JaxWorld, World
-from dusdi.errors import UsageError
+from dusdi.errors import UsageError, WorldError
 from dusdi.hierarchy import CompiledHierarchy, HostHierarchy, check_fit
 from dusdi.normalise import Normaliser
 from dusdi.policy import Policy, fold_mlp
@@ -72,7 +72,6 @@ class HighLevelTrainer(Trainer):
         check_fit(skills, task)
         self.settings = settings
         self.spec = task.spec
-        self.title = f"{settings.agent} on {task.spec.name}"
         self.skills = skills
         self.agent = PPO(
             task.spec.observation_size,
@@ -310,7 +309,7 @@ def causal_matrix(task: World, skills: Skills, agent: str) -> np.ndarray:
         )
     causal = np.asarray(task.causal, np.bool_)
     if causal.ndim != 2 or causal.shape[0] != channels:
-        raise UsageError(
+        raise WorldError(
             f"the causal matrix of {name!r} is {list(causal.shape)}; it needs a row for each of "
             f"{channels} channels"
         )

@@ -9,26 +9,15 @@ from __future__ import annotations
 
 import functools
 import math
-from typing import NamedTuple
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from dusdi.skill_space import OneHot
+
 LOG_2PI = math.log(2 * math.pi)
-
-
-class OneHot(NamedTuple):
-    """Rows of zeros with a one in them, which networks look up instead of multiplying them.
-
-    Attributes:
-      places: where the ones are, int32 [B].
-      size: entries of each row.
-    """
-
-    places: jax.Array
-    size: int
 
 
 class EnsembleDense(nn.Module):

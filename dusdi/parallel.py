@@ -10,6 +10,7 @@ import multiprocessing
 import os
 import signal
 import threading
+import warnings
 from collections.abc import Callable, Collection
 from concurrent.futures import Future, ProcessPoolExecutor, wait
 from contextlib import suppress
@@ -17,6 +18,7 @@ from typing import Any
 
 import jax
 
+from dusdi.progress import PlainWarnings
 from dusdi.signals import STOPPING, handling
 
 #: How programs are compiled and kept, the same in workers as in their parent.
@@ -31,7 +33,7 @@ def cores() -> list[int]:
 
 
 class Workers:
-    """A pool of processes that share the cores of this one.
+    """A pool of processes that share the cores of this one, and show warnings as it does.
 
     Only this process receives Ctrl-C; `interrupt` passes it on, once. No worker outlives it.
     """
@@ -46,7 +48,8 @@ class Workers:
         self._process_ids = spawn.SimpleQueue()
         self._stop = spawn.Event()
         compilation = {name: getattr(jax.config, name) for name in COMPILATION}
-        arguments = (shares, self._process_ids, self._stop, compilation)
+        plain = isinstance(warnings.showwarning, PlainWarnings)
+        arguments = (shares, self._process_ids, self._stop, compilation, plain)
         self._pool = ProcessPoolExecutor(count, spawn, initializer=_settle, initargs=arguments)
 
     def submit(self, function: Callable[..., Any], *arguments: Any) -> Future:
@@ -77,10 +80,14 @@ _stop: Any = None  # an event: no more work is to be started
 _at_work = False
 
 
-def _settle(shares: Any, process_ids: Any, stop: Any, compilation: dict[str, Any]) -> None:
+def _settle(
+    shares: Any, process_ids: Any, stop: Any, compilation: dict[str, Any], plain: bool
+) -> None:
     """Prepares a worker before JAX and MuJoCo start threads: its cores, signals and parent."""
     global _stop
     _stop = stop
+    if plain:
+        warnings.showwarning = PlainWarnings()
     share = shares.get()
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, share)

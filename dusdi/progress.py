@@ -11,8 +11,11 @@ import math
 import sys
 import textwrap
 import time
+import warnings
 from collections import deque
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
 from typing import Any, TextIO
 
 import rich.progress
@@ -32,6 +35,32 @@ def say(text: str, stream: TextIO | None = None) -> None:
     stream = sys.stderr if stream is None else stream
     console = Console(file=stream)
     print(wrap(text, console.width) if console.is_terminal else text, file=stream, flush=True)
+
+
+def say_error(text: str) -> None:
+    """Prints what went wrong on standard error."""
+    with suppress(OSError):  # the terminal may be gone
+        say(f"dusdi: {text}")
+
+
+class PlainWarnings:
+    """Shows dusdi's warnings as sentences, each once, without the line of code they come from.
+
+    To be set as `warnings.showwarning`.
+    """
+
+    def __init__(self):
+        self._usual = warnings.showwarning
+        self._shown: set[str] = set()
+
+    def __call__(self, message, category, filename, lineno, file=None, line=None):
+        if str(message) in self._shown:
+            return
+        self._shown.add(str(message))
+        if issubclass(category, UserWarning) and "dusdi" in Path(filename).parts:
+            say_error(f"warning: {message}")
+        else:
+            self._usual(message, category, filename, lineno, file, line)
 
 
 def wrap(text: str, width: int) -> str:

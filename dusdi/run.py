@@ -38,6 +38,10 @@ try:
 except ImportError:  # where there are no such locks, runs are not protected from each other
     fcntl = None  # type: ignore[assignment]
 
+#: What the description of a run says of the run that it builds on, by the part that it takes over,
+#: and the word for that.
+BUILT_ON = {"skills": "over", "start": "from"}
+
 
 def describe_run(
     kind: str,
@@ -72,6 +76,22 @@ def describe_run(
         **so_far,
         **(origin or {}),
     }
+
+
+def method_text(description: Mapping[str, Any]) -> str:
+    """The method or agent of a run, and that of the skills or policy that it builds on."""
+    settings = description["settings"]
+    text = str(settings.get("agent", settings.get("method")))
+    for part, word in BUILT_ON.items():
+        if part in description:
+            text += f" {word} {description[part]['settings'].get('method')}"
+    return text
+
+
+def run_title(description: Mapping[str, Any]) -> str:
+    """What learns, and where."""
+    place = "in" if description["kind"] == "skills" else "on"
+    return f"{method_text(description)} {place} {description['world']['name']}"
 
 
 class Run:

@@ -48,6 +48,18 @@ class ComponentGroup(NamedTuple):
     inputs: np.ndarray
 
 
+class OneHot(NamedTuple):
+    """Rows of zeros with a one in them, which networks look up instead of multiplying them.
+
+    Attributes:
+      places: where the ones are, int32 [B].
+      size: entries of each row.
+    """
+
+    places: jax.Array
+    size: int
+
+
 @dataclasses.dataclass(frozen=True)
 class SkillSpace:
     """The skills of a method: a tuple of components. Without any, it is that of a flat policy."""
@@ -82,13 +94,13 @@ class SkillSpace:
         return sum(space.size for space in self.spaces)
 
     @functools.cached_property
-    def all_categorical(self) -> bool:
+    def _all_categorical(self) -> bool:
         return all(space.categories is not None for space in self.spaces)
 
     @functools.cached_property
     def dtype(self) -> Any:
         """Of stored skills."""
-        return np.int32 if self.all_categorical else np.float32
+        return np.int32 if self._all_categorical else np.float32
 
     @functools.cached_property
     def columns(self) -> tuple[slice, ...]:
@@ -166,6 +178,12 @@ class SkillSpace:
         joined = parts[0] if len(parts) == 1 else xp.concatenate(parts, axis=-1)
         return _reordered(joined, self._orders[1])
 
+    def network_input(self, skill: Array) -> jax.Array | OneHot:
+        """What networks see of skills [B, W]; a single category is looked up."""
+        if len(self) == 1 and self._all_categorical:
+            return OneHot(skill[:, 0], self.size)
+        return self.encode(skill)
+
     @functools.cached_property
     def owner(self) -> np.ndarray:
         """The component that each network input belongs to, [Z]."""
@@ -210,7 +228,7 @@ class SkillSpace:
         Categories are a `MultiDiscrete` (a `Discrete` if there is one component). As soon as one
         component is continuous, all are a `Box`, in which a category is one score per value.
         """
-        if not self.all_categorical:
+        if not self._all_categorical:
             return gymnasium.spaces.Box(-1.0, 1.0, (self.size,), np.float32)
         values = [int(space.size) for space in self.spaces]
         if len(values) == 1:
@@ -219,7 +237,7 @@ class SkillSpace:
 
     def from_gymnasium(self, action: Any) -> np.ndarray:
         """Skills [..., W] for actions in that space; the inverse of `to_gymnasium`."""
-        if self.all_categorical:
+        if self._all_categorical:
             array = np.asarray(action)
             return self.check(array[..., None] if len(self) == 1 else array)
         code = np.asarray(action, np.float32)

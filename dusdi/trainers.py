@@ -42,12 +42,10 @@ class Trainer(abc.ABC):
       steps_per_iteration: environment steps per seed in each iteration.
       random_iterations: how many of them to start with are random.
       kind: of its runs: "skills", "flat" or "hierarchy".
-      title: what learns, and where.
       about: what the description of a run says besides, as JSON.
     """
 
     kind: str
-    title: str
     about: Mapping[str, Any] = {}
     settings: Any
     spec: WorldSpec
@@ -141,7 +139,6 @@ class SkillTrainer(Trainer):
         self.spec = spec
         method = self.learner.method
         self.kind = "flat" if method.learns_task else "skills"
-        self.title = f"{method.name} in {spec.name}"
         self.about = {"skill_space": method.skill_space.to_json()}
         run = settings.run
         self.steps_per_iteration = run.num_envs

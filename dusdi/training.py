@@ -23,7 +23,7 @@ from dusdi.checkpoint import Checkpoint
 from dusdi.errors import CheckpointError, NonFiniteError, StorageError, explain_os
 from dusdi.progress import Progress, Silent
 from dusdi.resume import Previous
-from dusdi.run import Run
+from dusdi.run import Run, run_title
 from dusdi.signals import stoppable
 from dusdi.trainers import Trainer
 
@@ -59,7 +59,9 @@ def run_training(
     total = size * math.ceil(trainer.settings.run.steps / size)
     seconds = float(description.get("seconds", 0.0))
     order = [*(factor.name for factor in trainer.spec.factors), *trainer.spec.channels]
-    display = Progress(trainer.title, total, done, order=order) if progress else Silent()
+    display = Silent()
+    if progress:
+        display = Progress(run_title(description), total, done, order=order)
     try:
         with display:
             steps = trainer.settings.run.steps

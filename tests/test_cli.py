@@ -125,7 +125,11 @@ def test_info_and_compare(run, tmp_path, capsys):
         ),
         (["downstream", "RUN", "gunner-2d/unlimited", "--clip", "nan"], "clip must be a finite"),
         (["downstream", "RUN", "gunner-2d/unlimited", "--run-seed", "5"], "seeds 0 to 1"),
-        (["downstream", "RUN", "walker/run"], "dusdi: "),
+        (
+            ["downstream", "RUN", "walker/run"],
+            "dusdi: that run learned in 'gunner-2d', but the task is set in 'walker'; name a task "
+            "in 'gunner-2d', or a run that learned in 'walker'\n",
+        ),
     ],
 )
 def test_mistakes_with_a_run_are_explained(run, capsys, tmp_path, monkeypatch, words, message):

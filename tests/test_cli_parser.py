@@ -136,10 +136,11 @@ def test_each_method_has_its_own_settings():
     [
         ("gunner-2d/limited", "gunner-2d-limited"),
         ("gym:Reacher-v5", "gym.Reacher-v5"),
-        ("my_package.worlds:make", "my_package.worlds.make"),
-        ("./worlds.py:make", "worlds.make"),
-        ("/home/me/worlds.py:make", "worlds.make"),
-        ("../worlds.py:make", "worlds.make"),
+        ("gym:package:Reach-v0", "gym.package.Reach-v0"),
+        ("my_package.worlds:make", "worlds"),
+        ("./worlds.py:make", "worlds"),
+        ("/home/me/worlds.py:make", "worlds"),
+        ("../worlds.py:heavy", "worlds.heavy"),
     ],
 )
 def test_folders_are_named_after_a_file_and_not_after_its_place(text, folder):
@@ -306,6 +307,9 @@ def test_the_overview_needs_no_jax():
         ("downstream scratch walker/rn", "did you mean walker/run"),
         ("downstream scratch walker/run --agent ppo", "agent ppo chooses skills"),
         ("downstream scratch walker/run --agent sca", "did you mean sac"),
+        ("downstream scratch walker/run --env-option a=1", "own, and none is named"),
+        ("config downstream walker/run --env-option a=1", "own, and none is named"),
+        ("config downstream walker/run --factor a=0", "own, and none is named"),
         ("config pretran gunner-2d", "did you mean pretrain"),
         ("config pretrain gunner-2d --components x=box:2", "unknown factor in components 'x'"),
         ("config pretrain gunner-2d --batch-size 1e9", "batch_size"),

@@ -266,6 +266,9 @@ def test_remarks_name_components_without_effect_and_constant_factors():
     found = remarks(report)
     assert len(found) == 6 and "docs/chance.md" in found[0]
     assert found[0].startswith("z2 (factor 1) is at chance in seed 4")
+    # What is predicted may be a value or a bin: the number is called as in the table.
+    shown = f"({rows[1].accuracy:.2f}, chance {rows[1].chance:.2f})"
+    assert f"can hardly be predicted from the states {shown}" in found[0]
     assert found[2].startswith("factor factor 2 never changes in seed 4")
     assert f"it is {result.informativeness_varying:.3f}" in found[2]
     assert report["informativeness_varying"] == result.informativeness_varying

@@ -64,10 +64,13 @@ def test_factors_by_key():
 @pytest.mark.parametrize(
     ("entries", "message"),
     [
-        ("hnad", "not an index.*keys block, hand, inside, lamp"),
+        ("hnad", "^factor 'a' names an unknown key 'hnad'; did you mean hand?"),
+        ("hand,hnad[0:2]", "unknown key 'hnad'; did you mean hand?"),
+        ("foot", "unknown key 'foot'; choose from: block, hand, inside, lamp"),
+        ("99", "names observation entry 99, but those are 0 to 12"),
         ("hand[9]", "names observation entry 9, but those are 0 to 3"),
         ("hand[x]", "'x', which is not an index"),
-        ("", "not an index"),
+        ("", "unknown key ''"),
     ],
 )
 def test_wrong_keys_are_explained(entries, message):

@@ -82,7 +82,7 @@ def test_the_causal_matrix_must_fit_channels_and_components():
     class Odd(Lights):
         causal = np.ones((2, 3), bool)
 
-    with pytest.raises(UsageError, match="a row for each of 3 channels"):
+    with pytest.raises(WorldError, match="a row for each of 3 channels"):
         dusdi.downstream(switches(), Odd(), agent="cpg", **DEBUG)
     Odd.causal = None
     with pytest.raises(UsageError, match="set its `causal`"):
@@ -214,7 +214,7 @@ def test_what_does_not_fit_is_refused_before_anything_is_computed(gunner_run, tm
 
     limited = "gunner-2d/limited"
     message = refused(gunner_run, "multi-particle/food-poison-easy")
-    assert "gunner-2d" in message and "multi-particle/food-poison-easy" in message
+    assert "learned in 'gunner-2d'" in message and "set in 'multi-particle'" in message
     assert "several reward channels" in refused(gunner_run, limited, agent="cpg")
     assert "did you mean gunner-2d/limited" in refused(gunner_run, "gunner-2d/limits")
     assert "name the run that learned them" in refused(None, limited, agent="ppo")

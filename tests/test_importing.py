@@ -1,5 +1,6 @@
 """Users' own worlds by id, module or file, and how their options are described."""
 
+import dataclasses
 import json
 import sys
 from functools import partial
@@ -25,6 +26,7 @@ class Settings:
     g: "float" = 10.0
 
 def world(): return dusdi.from_gymnasium(PendulumEnv, FACTORS)
+def make(): return PendulumEnv()
 def env(g=10.0): return PendulumEnv(g=g)
 def env_class(): return PendulumEnv
 def maker(): return lambda: PendulumEnv()
@@ -32,6 +34,8 @@ def needs(x): return world()
 def nothing(): return None
 def wrong(): return dusdi.from_gymnasium(PendulumEnv, {"a": 9})
 def number(): return 3
+def misuses(): return dusdi.make("guner-2d")
+class Unfinished(dusdi.JaxWorld): pass
 def breaks(): raise KeyError("a bug")
 ready = world()
 text = "world"
@@ -46,6 +50,7 @@ def source_folder(tmp_path_factory):
     (folder / "bad_syntax.py").write_text("def world(:\n")
     (folder / "bad_import.py").write_text("import no_such_dependency\n")
     (folder / "bad_line.py").write_text("1 / 0\n")
+    (folder / "bad_use.py").write_text("import dusdi\ndusdi.make('guner-2d')\n")
     (folder / "json.py").write_text(SOURCE)
     return folder
 
@@ -72,6 +77,34 @@ def test_an_environment_by_module_and_factors(source, name):
     assert world.vector(1).reset(0).shape == (1, 3)
     like = import_world(f"own_source:{name}", like=world.spec)
     assert like.spec == world.spec
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("./own_source.py:make", "own_source"),
+        ("own_source:make", "own_source"),
+        ("./own_source.py:env", "own_source.env"),
+        ("own_source:maker", "own_source.maker"),
+        ("own_source:env_class", "PendulumEnv"),
+        ("own_source:world", "PendulumEnv"),
+        ("gym:Pendulum-v1", "Pendulum-v1"),
+    ],
+)
+def test_a_world_without_a_name_is_called_by_the_file(source, text, name):
+    factors = {} if text.endswith(":world") else {"angle": "0:2"}
+    assert import_world(text, factors).spec.name == name
+
+
+def test_a_run_that_calls_a_world_by_the_function_keeps_that_name(source):
+    import own_source
+
+    like = dusdi.from_gymnasium(own_source.make, {"angle": "0:2"}).spec
+    assert like.name == "make"
+    for factors in (None, {"angle": "0:2"}):
+        assert import_world("./own_source.py:make", factors, like=like).spec == like
+    other = dataclasses.replace(like, name="other")
+    assert import_world("./own_source.py:make", like=other).spec.name == "own_source"
 
 
 def test_the_factors_of_a_run_do_not_fit_another_world(source):
@@ -135,6 +168,9 @@ def test_the_exception_of_the_users_code_is_kept(source, text):
         (["pretrain", "HalfCheetah-v5"], "gym:HalfCheetah-v5 --factor NAME=ENTRIES"),
         (["pretrain", "gym:Pendulum-v1"], "name at least one factor"),
         (["pretrain", "gym:Pendulum-v1", "--factor", "angle"], "NAME=ENTRIES"),
+        (["pretrain", "gym:Pendulum-v1", "--factor", "a=9"], "names observation entry 9"),
+        (["pretrain", "own_source:env", "--factor", "a=0", "--factor", "b=0"], "again in 'b'"),
+        (["pretrain", "own_source:PendulumEnv", "--env-option", "no=1"], "unexpected keyword"),
         (["pretrain", "gym:Pendulum-v1", "--factor", "a=0", "--factor", "a=1"], "given twice"),
         (["pretrain", "gym:Pendulum-v1", "--factor", "a=0", "--env-option", "no=1"], "'no'"),
         (["pretrain", "gunner-2d", "--factor", "a=0"], "has its factors"),
@@ -147,7 +183,27 @@ def test_mistakes_on_the_command_line(source, capsys, arguments, message):
     from dusdi.cli import main
 
     debug = ["--preset", "debug", "--steps", "640", "--quiet"]
-    assert main([*arguments, *debug]) in (1, 2)
+    assert main([*arguments, *debug]) == 2
+    assert message in capsys.readouterr().err
+    assert not (source / "runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("own_source:breaks", "raised KeyError: 'a bug'"),
+        ("own_source:misuses", "did you mean gunner-2d?"),
+        ("own_source:wrong", "names observation entry 9"),
+        ("own_source:nothing", "gave NoneType"),
+        ("own_source:Unfinished", "Can't instantiate abstract class"),
+        ("bad_line:world", "failed: ZeroDivisionError"),
+        ("bad_use:world", "did you mean gunner-2d?"),
+    ],
+)
+def test_mistakes_in_the_users_code_have_an_exit_code_of_their_own(source, capsys, text, message):
+    from dusdi.cli import main
+
+    assert main(["pretrain", text, "--quiet"]) == 1
     assert message in capsys.readouterr().err
     assert not (source / "runs").exists()
 

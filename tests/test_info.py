@@ -15,7 +15,7 @@ from dusdi.cli import main
 from dusdi.compare import compare
 from dusdi.errors import CheckpointError, UsageError
 from dusdi.info import read_run
-from dusdi.run import locked
+from dusdi.run import locked, run_title
 
 
 @pytest.fixture(scope="module")
@@ -145,12 +145,19 @@ def test_a_policy_without_skills_is_there_for_tasks_to_start_from(flat, capsys):
     assert "no skills whose disentanglement" in capsys.readouterr().err
 
 
-def test_a_fine_tuned_policy_says_what_it_started_from(flat, tmp_path):
-    options = {"preset": "debug", "steps": 640, "progress": False}
+def test_a_fine_tuned_policy_says_what_it_started_from(flat, tmp_path, capsys):
+    options = {"preset": "debug", "steps": 640}
     dusdi.downstream(flat, "gunner-2d/limited", out=tmp_path / "tuned", **options)
     dusdi.downstream(None, "gunner-2d/limited", out=tmp_path / "sac", **options)
+    titles = dict.fromkeys(line.split(":")[0] for line in capsys.readouterr().err.splitlines())
+    assert list(titles) == ["sac from rnd on gunner-2d/limited", "sac on gunner-2d/limited"]
     assert read_run(tmp_path / "tuned").method == "sac from rnd"
     assert read_run(tmp_path / "sac").method == "sac"
+
+
+def test_titles_say_what_learns_and_where(skills, task):
+    assert run_title(read_run(skills).description) == "dusdi in gunner-2d"
+    assert run_title(read_run(task).description) == "ppo over dusdi on gunner-2d/limited"
 
 
 def test_an_unfinished_run_can_be_resumed(own):

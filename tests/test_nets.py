@@ -9,12 +9,12 @@ from scipy import stats
 from dusdi.nets import (
     Actor,
     EnsembleMLP,
-    OneHot,
     masked,
     masked_columns,
     rbf_features,
     squashed_gaussian,
 )
+from dusdi.skill_space import OneHot
 
 KEY = jax.random.PRNGKey(0)
 X = jnp.array([[1.0, 2.0], [-0.5, 4.0], [3.0, 0.0]])

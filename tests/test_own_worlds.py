@@ -1,6 +1,7 @@
 """Users' own worlds in training, on the command line and under skills."""
 
 import json
+import sys
 
 import gymnasium
 import jax
@@ -43,6 +44,28 @@ def test_a_gymnasium_id_on_the_command_line(tmp_path, monkeypatch, capsys):
     downstream = ["--preset", "debug", "--steps", "2000", "--rollout-length", "4", "--quiet"]
     assert main(["downstream", folder, *world, "--out", "task", *downstream]) == 0
     assert main(["evaluate", "task", "--episodes", "2", *env]) == 0
+
+
+def test_a_run_of_a_function_goes_on_by_the_name_that_it_has(tmp_path, monkeypatch, capsys):
+    from dusdi.cli import main
+
+    def make():
+        return Sliders()
+
+    source = "from conftest import Sliders\ndef make(): return Sliders()\n"
+    (tmp_path / "slides.py").write_text(source)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.path", [*sys.path])
+    world = dusdi.from_gymnasium(make, SLIDERS)
+    dusdi.downstream(None, world, preset="debug", steps=640, out="run", progress=False)
+    words = ["scratch", "./slides.py:make", "--factor", "left=0", "--factor", "middle=1"]
+    words += ["--factor", "right=2", *DEBUG]
+    assert main(["downstream", *words, "--out", "run", "--resume"]) == 0
+    assert main(["evaluate", "run", "--episodes", "1", "--env", "./slides.py:make"]) == 0
+    assert main(["downstream", *words]) == 0
+    assert "evaluate runs/slides-sac-seed0 --env ./slides.py:make" in capsys.readouterr().out
+    written = (tmp_path / "runs/slides-sac-seed0/config.json").read_text()
+    assert json.loads(written)["world"]["name"] == "slides"
 
 
 @pytest.mark.parametrize("env", [gymnasium.make("Pendulum-v1"), Sliders, None, 3])

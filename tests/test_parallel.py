@@ -8,11 +8,13 @@ import signal
 import subprocess
 import sys
 import time
+import warnings
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
+from dusdi.cli.messages import plain_warnings
 from dusdi.errors import DusdiError, UsageError
 from dusdi.parallel import cores
 
@@ -47,6 +49,11 @@ def refuse(node):
     if node.name == "bad":
         raise UsageError("bad is refused")
     return os.getpid()
+
+
+def warn(node):
+    message = f"{node.name} may be wrong"
+    warnings.warn_explicit(message, UserWarning, "dusdi/somewhere.py", lineno=7)
 
 
 def die(node):
@@ -94,6 +101,16 @@ def test_workers_have_cores_of_their_own(all_cores):
     assert set().union(*workers.values()) <= set(cores())
     if len(cores()) >= 2:
         assert not set.intersection(*map(set, workers.values()))
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_warnings_of_jobs_are_sentences_wherever_they_run(capfd, count):
+    with plain_warnings():
+        list(execute([Node("a"), Node("b")], warn, count))
+    said = capfd.readouterr().err
+    assert "dusdi: warning: a may be wrong\n" in said
+    assert "dusdi: warning: b may be wrong\n" in said
+    assert "somewhere.py" not in said
 
 
 @pytest.mark.parametrize("count", [1, 2])

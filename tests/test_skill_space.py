@@ -8,7 +8,7 @@ import pytest
 from probes import make_space
 
 from dusdi.errors import UsageError
-from dusdi.skill_space import SkillSpace, idle_components
+from dusdi.skill_space import OneHot, SkillSpace, idle_components
 from dusdi.spaces import Box, Categorical, Sphere
 
 KEY = jax.random.PRNGKey(0)
@@ -84,6 +84,18 @@ def test_each_component_is_drawn_from_its_own_space():
     assert np.abs(correlation - np.eye(11)).max() < 0.06  # independent of each other
 
 
+@pytest.mark.parametrize("space", [PLAIN, MIXED, EMPTY, make_space(a=Box(2))])
+def test_networks_see_encoded_skills(space):
+    skills = space.sample(KEY, 4)
+    np.testing.assert_array_equal(space.network_input(skills), space.encode(skills))
+
+
+def test_a_single_category_is_looked_up():
+    found = make_space(z=Categorical(7)).network_input(jnp.array([[3], [6]]))
+    assert isinstance(found, OneHot) and found.size == 7
+    np.testing.assert_array_equal(found.places, [3, 6])
+
+
 def test_gymnasium_spaces():
     assert PLAIN.to_gymnasium() == gymnasium.spaces.MultiDiscrete([3, 3])
     assert make_space(z=Categorical(7)).to_gymnasium() == gymnasium.spaces.Discrete(7)
@@ -95,7 +107,7 @@ def test_gymnasium_spaces():
 )
 def test_encoded_skills_are_actions_that_stand_for_them(space):
     skills = np.asarray(space.sample(KEY, 30))
-    actions = skills if space.all_categorical else space.encode(skills, np)
+    actions = skills if space.dtype == np.int32 else space.encode(skills, np)
     for action in actions[:3]:
         assert space.to_gymnasium().contains(action)
     np.testing.assert_allclose(space.from_gymnasium(actions), skills, atol=1e-6)

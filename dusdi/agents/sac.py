@@ -16,7 +16,7 @@ import numpy as np
 import optax
 from flax import struct
 
-from dusdi.nets import Actor, EnsembleMLP, OneHot, squashed_gaussian
+from dusdi.nets import Actor, EnsembleMLP, squashed_gaussian
 from dusdi.settings import NetworkSettings, SACSettings
 from dusdi.skill_space import SkillSpace
 from dusdi.types import Array, Batch, Metrics
@@ -98,17 +98,11 @@ class SAC:
             return None
         return self.skill_space.owner == np.arange(components)[:, None]
 
-    def _encoded(self, skill: Array) -> jax.Array | OneHot:
-        """What the networks see of skills [B, W]; a single category is looked up."""
-        if len(self.skill_space) == 1 and self.skill_space.all_categorical:
-            return OneHot(skill[:, 0], self.skill_space.size)
-        return self.skill_space.encode(skill)
-
     def distribution(
         self, actor: Any, observation: Array, skill: Array
     ) -> tuple[jax.Array, jax.Array]:
         """Mean and log standard deviation before squashing, each [B, A]."""
-        z = self._encoded(skill)
+        z = self.skill_space.network_input(skill)
         out: Any = self._actor.apply(actor, observation, skill=z, skill_mask=self.actor_skill_mask)
         mean, log_std = out
         low = self.networks.log_std_min
@@ -121,7 +115,7 @@ class SAC:
 
     def _all_q(self, critic: Any, observation: Array, action: Array, skill: Array) -> jax.Array:
         """Q functions [twins, channels, B]."""
-        z = self._encoded(skill)
+        z = self.skill_space.network_input(skill)
         q: Any = self._critic.apply(critic, observation, action, skill=z)
         return q[..., 0].reshape(self._twins, self._q_functions, -1)
 

@@ -17,12 +17,13 @@ from collections.abc import Callable, Sequence
 from importlib import metadata
 from pathlib import Path
 
-from dusdi.cli.messages import plain_warnings, say_error
-from dusdi.errors import UsageError, explain, unknown_name
+from dusdi.cli.messages import plain_warnings
+from dusdi.errors import UsageError, explain, own_traceback, unknown_name
+from dusdi.progress import say_error
 from dusdi.signals import STOPPING, handling, leave
 
-USAGE_ERROR = 2
-FAILURE = 1
+USAGE_ERROR = 2  # the words of the command line ask for what can't be
+FAILURE = 1  # something failed, for instance the user's own code, whatever it raised
 INTERRUPTED = 130
 
 ABOUT = "Discover disentangled skills without reward, and put them to work."
@@ -66,7 +67,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if "--debug" in words:
             traceback.print_exc()
         say_error(explain(error))
-        return USAGE_ERROR if isinstance(error, UsageError) else FAILURE
+        is_usage = isinstance(error, UsageError) and not own_traceback(error)
+        return USAGE_ERROR if is_usage else FAILURE
 
 
 def find_command(words: Sequence[str]) -> Callable[[list[str]], None]:

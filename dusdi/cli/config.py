@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from rich.console import RenderableType
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -38,7 +39,7 @@ from dusdi.settings import Group
 KINDS = ("pretrain", "downstream")
 SPACE = 2  # columns between two columns of the table
 LONGEST_VALUE = 20  # columns for values; longer ones take several lines
-LEAST_MEANING = 16  # columns in which documentation is worth a column
+LEAST_MEANING = 30  # columns for documentation; where there are fewer, it stands below
 
 
 @dataclasses.dataclass(frozen=True)
@@ -135,7 +136,8 @@ def print_settings(
         return
     output = console()
     output.print(Text(title, style="bold"))
-    output.print(settings_table(parser.sections[1:-2], shown, resolved, output.width))
+    for line in settings_rows(parser.sections[1:-2], shown, resolved, output.width):
+        output.print(line)
 
 
 def settings_json(resolved: Resolved, shown: Sequence[str]) -> dict[str, Any]:
@@ -147,36 +149,43 @@ def settings_json(resolved: Resolved, shown: Sequence[str]) -> dict[str, Any]:
     return {"settings": settings, "origins": {name: resolved.origins[name] for name in shown}}
 
 
-def settings_table(
+def settings_rows(
     sections: Sequence[Section], shown: Sequence[str], resolved: Resolved, width: int
-) -> Table:
-    """A table of settings, group by group, with documentation where there is space for it."""
+) -> Iterator[RenderableType]:
+    """The rows of a table of settings, group by group, with documentation beside or below them."""
     flat = resolved.settings.flat()
     values = {name: value_text(flat[name]) for name in shown}
     widths = column_widths(shown, values, resolved.origins, width)
-    table = Table(box=None, pad_edge=False, padding=(0, SPACE, 0, 0))
     headings = ("setting", "value", "comes from", "meaning")
-    for heading, column in zip(headings, widths, strict=False):
-        table.add_column(heading, width=column, overflow="fold")
+    yield row(widths, headings[: len(widths)], "bold")
     for section in sections:
         fields = section.kind.fields()
         names = [name for name in fields if name in shown]
         if names:
-            table.add_row(Text(section.title, style="bold"))
+            yield Text(section.title, style="bold")
         for name in names:
             cells = [f"  {name}", values[name], resolved.origins[name]]
-            if len(widths) > len(cells):
-                meaning = fields[name].metadata["doc"]
-                cells.append(textwrap.shorten(meaning, widths[-1], placeholder="…"))
+            meaning = fields[name].metadata["doc"]
+            beside = len(widths) > len(cells)
             style = "" if resolved.origins[name] == DEFAULT else "bold"
-            table.add_row(*map(Text, cells), style=style)
+            yield row(widths, [*cells, meaning] if beside else cells, style)
+            if not beside:
+                yield Padding(Text(meaning, style="dim"), (0, 0, 0, 4))
+
+
+def row(widths: Sequence[int], cells: Sequence[str], style: str) -> Table:
+    """A row of the table, whose cells take several lines where their columns are narrow."""
+    table = Table.grid(padding=(0, SPACE, 0, 0))
+    for width in widths:
+        table.add_column(width=width, overflow="fold")
+    table.add_row(*map(Text, cells), style=style)
     return table
 
 
 def column_widths(
     names: Sequence[str], values: Mapping[str, str], origins: Mapping[str, str], width: int
 ) -> list[int]:
-    """The widths of the table's columns, the last of which is left out where it would be narrow."""
+    """The widths of the table's columns; none for meanings where theirs would be narrow."""
     first = max([*map(len, names), 5]) + 2
     origin = min(max([len(origins[name]) for name in names] + [10]), width // 3)
     left = width - first - origin - 2 * SPACE

@@ -22,8 +22,9 @@ from dusdi.cli.learning import (
 )
 from dusdi.cli.options import QuietOptions, WorldOptions, argument, filled, flag, option
 from dusdi.cli.parser import wants_help
-from dusdi.cli.worlds import folder_name, next_options, own_world
+from dusdi.cli.worlds import folder_name, next_options
 from dusdi.errors import UsageError
+from dusdi.info import saved_world
 from dusdi.presets import PPO_PRESETS
 from dusdi.progress import say
 from dusdi.resolve import AGENTS
@@ -70,14 +71,13 @@ def learn(given: Mapping[str, Any], agent: str, fields: Mapping[str, Any]) -> No
             f"agent {agent} chooses skills: name the run that learned them instead of {SCRATCH}"
         )
     skills = None if scratch else load(options.skills, options.run_seed)
-    own = options.task if ":" in options.task else ""
-    task = own_world(own, world_options, skills.spec if skills else None)
     parts = [options.task, *([skills.method] if skills else []), agent]
     place = "-".join(folder_name(part) for part in parts)
     out = Path(options.out or f"runs/{place}-seed{fields.get('seed', 0)}")
+    saved = saved_world(out) if options.resume else None
     solution = downstream(
         skills,
-        task or options.task,
+        task_world(given, skills.spec if skills else saved),
         agent=given.get("agent"),
         preset=given.get("preset"),
         out=out,

@@ -30,7 +30,7 @@ from dusdi.progress import say
 from dusdi.skills import load
 from dusdi.task_evaluation import measure_task
 
-#: Of the table of components; each accuracy is followed by that of the best constant guess.
+#: Of the table of components; what is predicted is followed by the best constant guess of it.
 COMPONENT_HEADINGS = (
     "component",
     "factor",

@@ -14,7 +14,7 @@ from typing import Any
 from dusdi.cli.options import OWN, WorldOptions, filled
 from dusdi.cli.parser import Parser, Section, last_value
 from dusdi.cli.values import value_text
-from dusdi.cli.worlds import named_world
+from dusdi.cli.worlds import named_world, own_world
 from dusdi.envs import World
 from dusdi.errors import DusdiError, unknown_name
 from dusdi.methods import METHODS, find_method
@@ -32,6 +32,7 @@ from dusdi.resolve import (
 from dusdi.settings import Group
 from dusdi.skills import find_policy
 from dusdi.tasks import as_task
+from dusdi.types import WorldSpec
 
 SCRATCH = "scratch"  # stands for no run
 ENV_HELP = f"a world (see `dusdi envs`), or one of your own: {OWN}"
@@ -128,12 +129,13 @@ def pretrain_world(given: Mapping[str, Any]) -> World:
     return named_world(given["env"], filled(WorldOptions, given))
 
 
-def task_world(given: Mapping[str, Any]) -> World:
-    """The task that is named; one without presets if none is."""
+def task_world(given: Mapping[str, Any], like: WorldSpec | None = None) -> World:
+    """The task that is named, in the world of a run (`like`); one without presets if none is."""
     if "task" not in given:
         return UNNAMED
     task = given["task"]
-    return as_task(named_world(task, filled(WorldOptions, given)) if ":" in task else task)
+    own = own_world(task if ":" in task else "", filled(WorldOptions, given), like)
+    return as_task(task if own is None else own, like)
 
 
 def resolve_given_pretrain(

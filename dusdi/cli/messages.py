@@ -1,43 +1,24 @@
-"""What commands say: errors and warnings as sentences, and tables that fit the terminal."""
+"""How commands say things: warnings as sentences, and tables that fit the terminal."""
 
 from __future__ import annotations
 
 import sys
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from pathlib import Path
+from contextlib import contextmanager
 
 from rich.console import Console
 
-from dusdi.progress import say
+from dusdi.progress import PlainWarnings
 
 WIDTH_OF_FILES = 140  # of tables where the output is not a terminal
 
 
-def say_error(text: str) -> None:
-    """Prints what went wrong on standard error."""
-    with suppress(OSError):  # the terminal may be gone
-        say(f"dusdi: {text}")
-
-
 @contextmanager
 def plain_warnings() -> Iterator[None]:
-    """Shows dusdi's warnings as sentences, each once, without the line of code they come from."""
-    usual = warnings.showwarning
-    shown = set()
-
-    def show(message, category, filename, lineno, file=None, line=None):
-        if str(message) in shown:
-            return
-        shown.add(str(message))
-        if issubclass(category, UserWarning) and "dusdi" in Path(filename).parts:
-            say_error(f"warning: {message}")
-        else:
-            usual(message, category, filename, lineno, file, line)
-
+    """Shows dusdi's warnings as sentences, here and in workers."""
     with warnings.catch_warnings():
-        warnings.showwarning = show
+        warnings.showwarning = PlainWarnings()
         yield
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import shlex
-from pathlib import Path
 
 from dusdi.cli.options import WorldOptions
 from dusdi.cli.values import read_json, read_pairs
 from dusdi.envs import WORLDS, World, import_world, make
+from dusdi.envs.importing import PREFIX, function_name
 from dusdi.errors import UsageError
 from dusdi.types import WorldSpec
 
@@ -61,7 +61,6 @@ def own_words(text: str, options: WorldOptions) -> str:
 
 def folder_name(text: str) -> str:
     """A world, a task or a method as part of a folder's name; a file without its folders."""
-    place, colon, name = text.partition(":")
-    if place.endswith(".py"):
-        place = Path(place).stem
-    return f"{place}{colon}{name}".replace("/", "-").replace(":", ".")
+    if ":" in text and not text.startswith(PREFIX):
+        text = function_name(text)
+    return text.replace("/", "-").replace(":", ".")

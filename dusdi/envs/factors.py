@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
-from dusdi.errors import WorldError
+from dusdi.errors import WorldError, unknown_name
 from dusdi.types import Factor
 
 #: An index, a slice, a text like "0,1", "2:5", "block" or "hand[0:3]", or a list of those.
@@ -19,6 +19,7 @@ Entries = int | slice | str | Iterable[int | slice | str]
 COMMA = re.compile(r",(?![^\[]*\])")  # not inside brackets
 SLICE = re.compile(r"(-?\d*):(-?\d*)(?::(-?\d*))?")
 KEY = re.compile(r"(.+)\[(.*)\]")
+NUMBERS = re.compile(r"[-:\d]+")
 
 
 def make_factors(
@@ -109,23 +110,26 @@ class Layout:
         if text in self.keys:
             return self.keys[text]
         match = KEY.fullmatch(text)
-        if not match or match[1] not in self.keys:
-            return _pick(range(self.size), self._read(text))
-        entries = self.keys[match[1]]
-        inside = range(len(entries))
-        parts = [self._read(piece) for piece in match[2].split(",")]
-        return [entries[i] for part in parts for i in _pick(inside, part)]
+        key = match[1] if match else text
+        if match and key in self.keys:
+            entries = self.keys[key]
+            inside = range(len(entries))
+            parts = [_read(piece) for piece in match[2].split(",")]
+            return [entries[i] for part in parts for i in _pick(inside, part)]
+        if self.keys and not NUMBERS.fullmatch(key):
+            raise ValueError(f"names an {unknown_name('key', key, self.keys)}")
+        return _pick(range(self.size), _read(text))
 
-    def _read(self, text: str) -> int | slice:
-        """An index or a slice."""
-        if match := SLICE.fullmatch(text.strip()):
-            return slice(*(int(number) if number else None for number in match.groups()))
-        try:
-            return int(text)
-        except ValueError:
-            keys = f" or one of the keys {', '.join(self.keys)}" if self.keys else ""
-            wanted = f"an index, a slice or a list of indices{keys}"
-            raise ValueError(f"is given as {text!r}, which is not {wanted}") from None
+
+def _read(text: str) -> int | slice:
+    """An index or a slice."""
+    if match := SLICE.fullmatch(text.strip()):
+        return slice(*(int(number) if number else None for number in match.groups()))
+    try:
+        return int(text)
+    except ValueError:
+        wanted = "an index, a slice or a list of indices"
+        raise ValueError(f"is given as {text!r}, which is not {wanted}") from None
 
 
 def _pick(entries: range, part: Any) -> Iterable[int]:

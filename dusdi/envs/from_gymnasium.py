@@ -6,6 +6,7 @@ are scaled to [-1, 1], and the user says which observation entries form which fa
 
 from __future__ import annotations
 
+import dataclasses
 import difflib
 import inspect
 import re
@@ -60,11 +61,11 @@ def make_world(
     options: Mapping[str, Any],
     *,
     name: str | None = None,
-) -> HostWorld:
+) -> GymnasiumWorld:
     """What `from_gymnasium` does, with the environment's options as a dict."""
     choose_opengl()
     make = _maker(env, options)
-    world_name = name or _name(env)
+    world_name = name or environment_name(env)
     probe = make_environment(world_name, make)
     try:
         observation_space, action_space = _check_spaces(world_name, probe)
@@ -104,6 +105,13 @@ class GymnasiumWorld(HostWorld):
         self._pictures = pictures
         self._spaces = (observation_space, action_space)
 
+    def name_factors(
+        self, factors: Mapping[str, Entries], proprioception: Entries | None = None
+    ) -> None:
+        """Divides the observation into other factors, see `from_gymnasium`."""
+        found = make_factors(factors, proprioception, self._spaces[0])
+        self.spec = dataclasses.replace(self.spec, factors=found)
+
     def vector(self, num_envs: int) -> VectorWorld:
         return GymnasiumVector(self.spec.name, self._make, num_envs, *self._spaces)
 
@@ -132,7 +140,8 @@ def _maker(env: AnyEnv, options: Mapping[str, Any]) -> Callable[..., gymnasium.E
     try:
         inspect.signature(env).bind(**options)
     except TypeError as error:
-        raise WorldError(f"{_name(env)} can't be made with these options: {error}") from None
+        name = environment_name(env)
+        raise WorldError(f"{name} can't be made with these options: {error}") from error
     except ValueError:  # it has no signature
         pass
     return partial(env, **options)
@@ -152,14 +161,14 @@ def _check_registered(name: str) -> None:
         raise UsageError(f"Gymnasium has no {name!r}; {hint} ({others})") from None
 
 
-def _name(env: AnyEnv) -> str:
+def environment_name(env: AnyEnv) -> str:
     """The name of an environment."""
     if isinstance(env, str):
         return env
     if isinstance(env, gymnasium.Env) and env.spec is not None:
         return env.spec.id
     if isinstance(env, partial):
-        return _name(env.func)
+        return environment_name(env.func)
     return str(getattr(env, "__name__", type(env).__name__))
 
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import dataclasses
 import inspect
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import gymnasium
 
 from dusdi.envs.base import World
 from dusdi.envs.factors import Entries
-from dusdi.envs.from_gymnasium import make_world
+from dusdi.envs.from_gymnasium import GymnasiumWorld, environment_name, make_world
 from dusdi.envs.gymnasium_vector import close_environments
 from dusdi.envs.pictures import choose_opengl
 from dusdi.errors import DusdiError, UsageError, WorldError, unknown_name
@@ -36,6 +37,8 @@ def import_world(
       proprioception: entries or factors of it that no skill component is to control.
       options: that a Gymnasium environment is made with.
       like: the world of a run, whose factors a Gymnasium environment gets if none are given.
+
+    What a function makes is called by `function_name`, unless it has a name of its own.
     """
     choose_opengl()
     options = options or {}
@@ -45,14 +48,41 @@ def import_world(
             problem = "--factor and --proprioception are for Gymnasium environments"
             raise UsageError(f"{problem}; {text} gives a world, which has its factors")
         return found
+    name = None if isinstance(found, str | type) else function_name(text)
+    if like is not None and like.name == environment_name(found):
+        name = like.name  # in Python, where nobody named a file, it is called by the function alone
+    world = _make_world(found, options, name)
     if like is None or factors or proprioception:
-        return make_world(found, factors or {}, proprioception, options)
-    world = make_world(found, {"everything": slice(None)}, None, options)
+        try:
+            world.name_factors(factors or {}, proprioception)
+        except WorldError as error:  # the words that name them are wrong, not the world
+            raise UsageError(str(error)) from None
+        return world
     if world.spec.observation_size != like.observation_size:
         problem = f"{text} is not the world of that run, {like.name!r}"
         raise UsageError(f"{problem}, but one with {difference(world.spec, like)}")
     world.spec = dataclasses.replace(world.spec, factors=like.factors)
     return world
+
+
+def _make_world(found: Any, options: Mapping[str, Any], name: str | None) -> GymnasiumWorld:
+    """A world whose only factor is the whole observation."""
+    try:
+        return make_world(found, {"everything": slice(None)}, None, options, name=name)
+    except WorldError as error:
+        if options and isinstance(error.__cause__, TypeError):  # there is no such option
+            raise UsageError(str(error)) from error.__cause__
+        raise
+
+
+def function_name(text: str) -> str:
+    """A function as part of a name: its file or module, without folders, and itself if not `make`.
+
+    The function in `path/to/tank.py:make` is called "tank", another one "tank.heavy".
+    """
+    place, _, name = text.rpartition(":")
+    place = Path(place).stem if place.endswith(".py") else place.rpartition(".")[2]
+    return place if name == "make" else f"{place}.{name}"
 
 
 def _find(text: str, options: Mapping[str, Any]) -> Any:
@@ -73,7 +103,7 @@ def _find(text: str, options: Mapping[str, Any]) -> Any:
         return found
     if not isinstance(made, World) and not callable(made):
         wanted = "a world or a Gymnasium environment"
-        raise UsageError(f"{text} gave {type(made).__name__}, not {wanted}")
+        raise WorldError(f"{text} gave {type(made).__name__}, not {wanted}")
     if options and not isinstance(made, World):
         raise UsageError(
             f"{text} was called with the options and gave another function; "

@@ -55,9 +55,9 @@ def _check_use(experiment: str, job: Job, skills: Job) -> None:
     space = _skill_space(skills)
     if job.kind == "dci" and not len(space):
         raise _unfit(experiment, name, "has no skills whose disentanglement could be measured")
-    if job.kind == "task" and method.used_by == "hierarchy" and not len(space):
+    if job.kind == "task" and job.request["agent"] != "sac" and not len(space):
         raise _unfit(experiment, name, "has no skills that a task could choose among")
-    if job.kind == "task" and method.used_by == "fine-tuning" and len(space):
+    if job.kind == "task" and job.request["agent"] == "sac" and len(space):
         raise _unfit(experiment, name, "has skills, but only a policy without any is fine-tuned")
 
 

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from dusdi.errors import UsageError
 from dusdi.experiments.jobs import Job
 from dusdi.experiments.results import Results
 from dusdi.experiments.settings import Cell, Settings
@@ -38,21 +37,15 @@ def task_run(
 ) -> Job:
     """Returns the run of a method on a task, in the way that the method is meant to be used.
 
-    A method that learns from the task's own reward has nothing to pretrain.
+    Soft actor-critic learns from the task's own reward and has nothing to pretrain.
 
     Args:
       settings: what to reproduce with.
       task, method, seed: of the run.
       fields: changes to the method's settings.
     """
-    kind = find_method(method)
-    agent = "ppo" if kind.used_by == "hierarchy" else "sac"
-    if kind.learns_task and method != "sac":
-        raise UsageError(
-            f"method {method!r} can't be in fig4: it learns from a task's reward, for which fig4 "
-            "has soft actor-critic alone; name sac, or a method that discovers skills"
-        )
-    if kind.learns_task:
+    agent = "ppo" if find_method(method).used_by == "hierarchy" else "sac"
+    if method == "sac":
         return settings.task(task, agent, seed, None, fields=fields or {})
     skills = settings.skills(task.split("/")[0], method, seed, fields=fields or {})
     return settings.task(task, agent, seed, skills)

@@ -7,11 +7,9 @@ from pathlib import Path
 
 import pandas as pd
 
-from dusdi.errors import UsageError
 from dusdi.experiments.jobs import return_job
 from dusdi.experiments.results import Results, markdown_table, mean_and_spread, mean_text
 from dusdi.experiments.settings import Cell, Settings
-from dusdi.methods import find_method
 from dusdi.tasks import SUSD_TASKS, Task, default_options, make_task
 
 METHODS = ("susd", "dusdi")
@@ -21,12 +19,6 @@ SCORE = "discounted_return"
 
 def cells(settings: Settings) -> list[Cell]:
     """Returns every task with the skills of every method, which are learned in its layout."""
-    for method in settings.methods:
-        if find_method(method).used_by != "hierarchy":
-            raise UsageError(
-                f"method {method!r} can't be in susd: it has no skills that a task could choose "
-                "among; name methods that discover skills"
-            )
     found = []
     for task in settings.chosen(SUSD_TASKS):
         world = task.split("/")[0]

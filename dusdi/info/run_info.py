@@ -17,6 +17,7 @@ from dusdi.info.settings import (
     skill_space,
 )
 from dusdi.metrics.dci import NAMES
+from dusdi.run import BUILT_ON, method_text
 from dusdi.settings import without_groups
 from dusdi.skill_space import idle_components
 
@@ -76,12 +77,9 @@ class RunInfo:
     @property
     def method(self) -> str:
         """The method or agent, and that of the skills or policy that the run builds on."""
-        name = str(self.settings.get("agent", self.settings.get("method")))
-        for part, word in (("skills", "over"), ("start", "from")):
-            built_on: Any = self.description.get(part)
-            if is_description(built_on):
-                name += f" {word} {built_on['settings'].get('method')}"
-        return name
+        found = self.description
+        damaged = [name for name in BUILT_ON if not is_description(found.get(name))]
+        return method_text({name: found[name] for name in found if name not in damaged})
 
     @property
     def world(self) -> str:

@@ -47,8 +47,8 @@ class ComponentScores(NamedTuple):
     Attributes:
       component: its name.
       factor: the one it is meant to control, or else the one it matters most to.
-      accuracy: of predicting its value from the states.
-      chance: the accuracy of the best constant guess of its value.
+      accuracy: of predicting its value from the states; of a continuous component, the bin.
+      chance: the accuracy of the best constant guess of the same.
       disentanglement: 1 if it matters to one factor only.
       factor_accuracy: of predicting the factor from the skills.
       factor_chance: the accuracy of the best constant guess of the factor; 1 for a constant.
@@ -108,8 +108,8 @@ def _idle_components(result: Mapping[str, Any], seed: str) -> Iterator[str]:
         if row.at_chance:
             yield (
                 f"{row.component} ({row.factor}) is at chance{seed}: its value can hardly be "
-                f"predicted from the states (accuracy {row.accuracy:.2f}, chance "
-                f"{row.chance:.2f}); docs/chance.md says what to do"
+                f"predicted from the states ({row.accuracy:.2f}, chance {row.chance:.2f}); "
+                "docs/chance.md says what to do"
             )
 
 
