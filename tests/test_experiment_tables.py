@@ -31,6 +31,18 @@ def test_table1_has_means_over_seeds_beside_reference_and_paper(fake, settings):
     assert set(frame["key"]) <= records
 
 
+def test_pictures_of_runs_are_copied_and_never_through_a_link(fake, settings, tmp_path):
+    reproduce("table1", settings)
+    for folder in settings.runs.iterdir():
+        (folder / "dci.png").write_bytes(b"new")
+    target = settings.out / f"table1-{FIRST}-dusdi.png"
+    (tmp_path / "elsewhere").write_bytes(b"old")
+    target.symlink_to(tmp_path / "elsewhere")
+    reproduce("table1", settings)
+    assert (tmp_path / "elsewhere").read_bytes() == b"old"
+    assert target.read_bytes() == b"new" and not target.is_symlink()
+
+
 def test_scores_that_were_not_measured_are_a_dash(fake, settings):
     def half(job):
         return dci_scores(0.5) | {"states to skills": dict.fromkeys(NAMES)}

@@ -60,6 +60,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with handling(STOPPING, signal.SIG_IGN):
             say_error(str(error) or "interrupted")
         return INTERRUPTED
+    except SystemExit as error:
+        if not own_traceback(error):
+            raise
+        say_error(f"your code ended the program, by SystemExit({error.code!r})")
+        return FAILURE
     except BrokenPipeError:  # whoever read the output has had enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILURE
