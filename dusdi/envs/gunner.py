@@ -90,6 +90,8 @@ class Gunner2D(JaxWorld):
             "cic": {"discount": 0.93, "target_entropy": 0.0},
             "csd": {"discount": 0.93, "travel_scale": 100.0},
             "susd": {"travel_scale": 1.0},
+            "rnd": {"target_entropy": 0.0},
+            "elden": {"discount": 0.93, "target_entropy": 0.0},
         }
     }
     tuning_task = "limited"
