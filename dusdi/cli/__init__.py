@@ -17,9 +17,8 @@ from collections.abc import Callable, Sequence
 from importlib import metadata
 from pathlib import Path
 
-from dusdi.cli.messages import plain_warnings
 from dusdi.errors import UsageError, explain, own_traceback, unknown_name
-from dusdi.progress import say_error
+from dusdi.messages import plain_warnings, say_error
 from dusdi.signals import STOPPING, handling, leave
 
 USAGE_ERROR = 2  # the words of the command line ask for what can't be

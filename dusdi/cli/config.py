@@ -26,9 +26,9 @@ from dusdi.cli.learning import (
     settings_given,
     task_world,
 )
-from dusdi.cli.messages import console
 from dusdi.cli.options import JsonOptions, argument, filled, flag, option
 from dusdi.cli.parser import Parser, Section, wants_help
+from dusdi.cli.tables import console
 from dusdi.cli.values import value_text
 from dusdi.errors import unknown_name
 from dusdi.high_level import check_agent
