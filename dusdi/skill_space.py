@@ -10,7 +10,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -20,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dusdi.errors import UsageError
-from dusdi.spaces import SPACES, Categorical, Space, parse_space, space_text
+from dusdi.spaces import Space, parse_space, space_text
 from dusdi.types import Array, at_chance
 
 
@@ -264,9 +263,7 @@ def merged(spaces: Sequence[Space], most: int) -> Space:
             "this method merges all components into one, so their spaces must be of one kind, not "
             f"{' and '.join(kinds)}; choose the same for all of them (component)"
         )
-    if all(space.categories for space in spaces):
-        return Categorical(min(math.prod(space.size for space in spaces), most))
-    return SPACES[spaces[0].kind](sum(space.width for space in spaces))
+    return spaces[0].merged(spaces[1:], most)
 
 
 def idle_components(space: SkillSpace, rows: Sequence[Mapping[str, float]]) -> dict[str, str]:
