@@ -25,7 +25,7 @@ def test_table1_has_means_over_seeds_beside_reference_and_paper(fake, settings):
     assert row(text, "paper, dusdi") == ["0.864", "0.864", "0.897", ""]
     assert WORLDS[SECOND].published_note in text
     frame = pd.read_csv(settings.out / "table1.csv")
-    assert len(frame) == 2 * (2 + 2 * 2 * 2)
+    assert len(frame) == 2 * (2 + 3 * 2 * 2)
     assert frame[frame["method"] == "dusdi"]["seed"].tolist()[:4] == [0, 0, 1, 1]
     records = {path.stem for path in (settings.out / "records").iterdir()}
     assert set(frame["key"]) <= records
@@ -59,7 +59,7 @@ def test_more_than_four_methods_are_in_the_table_and_in_the_figure(fake, setting
     kinds = {name: type(name, (Dusdi,), {"name": name}) for name in names}
     monkeypatch.setattr("dusdi.methods.METHODS", kinds)
     monkeypatch.setattr(WORLDS[FIRST], "published_dci", dict.fromkeys(names, (0.1, 0.2, 0.3)))
-    ours = dataclasses.replace(settings, worlds=(FIRST,), seeds=1)
+    ours = dataclasses.replace(settings, worlds=(FIRST,), seeds=1, methods=tuple(names))
     reproduce("table1", ours)
     text = page(settings, "table1")
     assert all(row(text, f"{name}, skills to states")[0] == "0.500" for name in names)

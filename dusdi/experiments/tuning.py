@@ -18,7 +18,7 @@ import pandas as pd
 
 from dusdi.envs import WORLDS
 from dusdi.errors import UsageError
-from dusdi.experiments.fig4 import METHODS, task_run
+from dusdi.experiments.fig4 import task_run
 from dusdi.experiments.jobs import return_job
 from dusdi.experiments.results import Results, markdown_table, mean_and_spread, mean_text
 from dusdi.experiments.settings import Cell, Settings
@@ -52,7 +52,7 @@ def cells(settings: Settings) -> list[Cell]:
     for task in settings.chosen(places):
         # Seed after seed: if it is stopped, what is done compares all settings.
         for seed in range(FIRST_SEED, FIRST_SEED + settings.seeds):
-            for method in settings.methods or METHODS:
+            for method in settings.chosen_methods("fig4"):
                 for fields in combinations(method):
                     labels = {
                         "world": task.split("/")[0],
