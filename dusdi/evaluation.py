@@ -18,6 +18,7 @@ from dusdi.progress import Progress, Silent
 from dusdi.provenance import provenance
 from dusdi.report import heat_map, value_histograms
 from dusdi.rollouts import ActFunction, Rollout, collect, expert_actor, skill_actor
+from dusdi.run import BUILT_ON
 from dusdi.skill_space import Component, SkillSpace
 from dusdi.skills import Skills, load
 from dusdi.spaces import Categorical
@@ -233,7 +234,7 @@ def measure(
 
 def origin_of(policy: Any) -> dict[str, Any]:
     """Where a policy comes from: its run's id, settings, world, provenance and how far it is."""
-    names = ("id", "kind", "settings", "world", "skills", "start", "made_with", "step", "seconds")
+    names = ("id", "kind", "settings", "world", *BUILT_ON, "made_with", "step", "seconds")
     return {name: policy.description[name] for name in names if name in policy.description}
 
 

@@ -59,7 +59,7 @@ def describe_run(
       settings: of the run.
       origins: where settings that are not defaults come from.
       before: the description of the run that goes on, if it is not new; says how far it is.
-      origin: what else it builds on: `skills`, or the policy that it `start`s from.
+      origin: what it builds on, see `BUILT_ON`.
     """
     before = before or {}
     so_far = {name: before[name] for name in ("step", "seconds") if name in before}
