@@ -20,7 +20,7 @@ import numpy as np
 
 from dusdi.errors import UsageError
 from dusdi.spaces import Space, parse_space, space_text
-from dusdi.types import Array, at_chance
+from dusdi.types import Array, OneHot, at_chance
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,18 +45,6 @@ class ComponentGroup(NamedTuple):
     members: np.ndarray
     columns: np.ndarray
     inputs: np.ndarray
-
-
-class OneHot(NamedTuple):
-    """Rows of zeros with a one in them, which networks look up instead of multiplying them.
-
-    Attributes:
-      places: where the ones are, int32 [B].
-      size: entries of each row.
-    """
-
-    places: jax.Array
-    size: int
 
 
 @dataclasses.dataclass(frozen=True)

@@ -8,7 +8,7 @@ PACKAGE = Path(__file__).parent.parent / "dusdi"
 #: A module imports only from modules before it; a folder counts as one module.
 ORDER = [
     "errors", "signals", "files", "modules", "types", "checks", "messages", "progress", "parallel",
-    "provenance", "settings", "presets", "spaces", "skill_space", "nets", "normalise", "replay",
+    "provenance", "settings", "presets", "nets", "spaces", "skill_space", "normalise", "replay",
     "checkpoint", "envs", "tasks", "stepping", "sources", "methods", "resolve", "agents", "policy",
     "skills", "hierarchy", "controller", "skill_env", "learner", "trainers", "high_level", "run",
     "resume", "training", "fine_tuning", "learning", "pretraining", "task_learning", "rollouts",
