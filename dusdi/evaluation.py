@@ -211,7 +211,7 @@ def measure(
     folder = Path(out) if out is not None else skills.folder or Path(path)
     check_writable(folder)
     world = world_for(skills, env)
-    seeds = 1 if Path(path).is_file() else skills.settings["run"]["seeds"]
+    seeds = seed_count(path, skills)
     results = []
     for index in range(seeds):
         skills = load(path, index) if index else skills
@@ -230,6 +230,11 @@ def measure(
     }
     write_atomically(folder / "dci.json", json.dumps(report, indent=2) + "\n")
     return report
+
+
+def seed_count(path: str | Path, first: Any) -> int:
+    """How many policies there are: every seed of a run's folder, or one file."""
+    return 1 if Path(path).is_file() else first.settings["run"]["seeds"]
 
 
 def origin_of(policy: Any) -> dict[str, Any]:

@@ -41,6 +41,7 @@ except ImportError:  # where there are no such locks, runs are not protected fro
 #: What the description of a run says of the run that it builds on, by the part that it takes over,
 #: and the word for that.
 BUILT_ON = {"skills": "over", "start": "from"}
+WHEN = ("step", "seed", "seconds")  # the columns of progress.csv that are not metrics
 
 
 def describe_run(

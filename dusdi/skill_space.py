@@ -94,6 +94,14 @@ class SkillSpace:
         """Where the numbers of each component are in a stored skill."""
         return _consecutive(space.width for space in self.spaces)
 
+    def part(self, members: Sequence[int]) -> SkillSpace:
+        """Some of the components, as a skill of their own."""
+        return SkillSpace(tuple(self.components[i] for i in members))
+
+    def places(self, members: Sequence[int]) -> np.ndarray:
+        """Where the numbers of some components are in a stored skill."""
+        return np.concatenate([np.arange(self.width)[self.columns[i]] for i in members])
+
     @functools.cached_property
     def inputs(self) -> tuple[slice, ...]:
         """Where the network inputs of each component are in an encoded skill."""

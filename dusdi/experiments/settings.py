@@ -16,6 +16,7 @@ from dusdi.tasks import TASKS
 
 LEAST_STEPS = 2_000  # that DCI is measured on
 MOST_SEEDS = 10  # of an experiment: those for reporting and for tuning stay apart
+FIRST_TUNING_SEED = 100
 
 
 @dataclass(frozen=True)
