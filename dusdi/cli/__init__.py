@@ -21,7 +21,7 @@ from dusdi.errors import UsageError, explain, own_traceback, unknown_name
 from dusdi.messages import plain_warnings, say_error
 from dusdi.signals import STOPPING, handling, leave
 
-USAGE_ERROR = 2  # the words of the command line ask for what can't be
+USAGE_ERROR = 2  # invalid arguments
 FAILURE = 1  # something failed, for instance the user's own code, whatever it raised
 INTERRUPTED = 130
 
