@@ -82,17 +82,6 @@ def nap(node):
 # --- order and failures ---
 
 
-@pytest.fixture
-def all_cores():
-    """The cores of the machine, where a process of tests has one."""
-    ours = cores()
-    if hasattr(os, "sched_setaffinity"):
-        os.sched_setaffinity(0, range(os.cpu_count()))
-    yield
-    if hasattr(os, "sched_setaffinity"):
-        os.sched_setaffinity(0, ours)
-
-
 def test_workers_have_cores_of_their_own(all_cores):
     outcomes = list(execute([Node(str(i)) for i in range(6)], tell, 2))
     assert sorted(outcome.job.name for outcome in outcomes) == list("012345")
