@@ -205,7 +205,11 @@ def read_progress(path: Path) -> tuple[list[str], list[list[str]], int]:
 
 @contextmanager
 def _without_torch() -> Iterator[None]:
-    """As if PyTorch were not installed: tensorboardX would import it, which takes seconds."""
+    """As if PyTorch were not installed: tensorboardX would import it, which takes seconds.
+
+    This holds for the whole process, so no other thread may import PyTorch for the first time
+    meanwhile: it would be told that there is none.
+    """
     if "torch" in sys.modules:
         yield
         return
