@@ -43,9 +43,13 @@ def check_setting(skills: Skills, task: World) -> None:
                 f"that run learned in {ours.name!r}, but the task is set in one with "
                 f"{difference(setting, ours)}; make both alike"
             )
+        unlike = difference(
+            setting, dataclasses.replace(ours, name=setting.name, options=setting.options)
+        )
         raise UsageError(
-            f"that run learned in {ours.name!r}, but the task is set in {setting.name!r}; name a "
-            f"task in {ours.name!r}, or a run that learned in {setting.name!r}"
+            f"that run learned in {ours.name!r}, but the task is set in {setting.name!r}, which "
+            f"has {unlike.partition(';')[0]}; name a task in {ours.name!r}, or a run that learned "
+            f"in {setting.name!r}"
         )
     if changed := difference(ours, dataclasses.replace(setting, channels=ours.channels)):
         warnings.warn(f"the skills were learned in another world, one with {changed}", stacklevel=3)

@@ -127,8 +127,8 @@ def test_info_and_compare(run, tmp_path, capsys):
         (["downstream", "RUN", "gunner-2d/unlimited", "--run-seed", "5"], "seeds 0 to 1"),
         (
             ["downstream", "RUN", "walker/run"],
-            "dusdi: that run learned in 'gunner-2d', but the task is set in 'walker'; name a task "
-            "in 'gunner-2d', or a run that learned in 'walker'\n",
+            "dusdi: that run learned in 'gunner-2d', but the task is set in 'walker', which has 26 "
+            "observations, not 7; name a task in 'gunner-2d', or a run that learned in 'walker'\n",
         ),
     ],
 )

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from dusdi.metrics.dci.clusters import discretise
+from dusdi.metrics.dci.clusters import discretise, fits
 from dusdi.metrics.dci.result import scores_of
 from dusdi.metrics.dci.scores import completeness, concentrations, disentanglement
 from dusdi.metrics.dci.trees import Fit, bin_inputs, fit_trees
@@ -146,3 +146,7 @@ def test_concentration_of_each_row():
     """(3/4, 1/4) has 0.8112781 bits of 1, a row of nothing counts 0."""
     rows = np.array([[3.0, 1.0], [1.0, 0.0], [0.0, 0.0]])
     assert concentrations(rows) == pytest.approx([0.1887219, 1.0, 0.0], abs=1e-7)
+
+
+def test_wide_factors_are_fitted_a_bounded_number_of_times():
+    assert [fits(entries) for entries in (1, 2, 5, 64)] == [5, 10, 25, 25]

@@ -97,6 +97,15 @@ def test_other_worlds_are_shown_if_they_have_records_and_named_if_not(fake, sett
     assert left in page(settings, "table1")
 
 
+def test_rows_with_fewer_seeds_are_counted_and_not_called_missing(fake, settings):
+    some = dataclasses.replace(settings, worlds=(FIRST,))
+    reproduce("table1", dataclasses.replace(some, seeds=1))
+    reproduce("table1", dataclasses.replace(some, worlds=(SECOND,), seeds=2))
+    text = page(settings, "table1")
+    assert f"- Rows have fewer seeds where jobs have no record: 2 in {FIRST}.\n" in text
+    assert f"no records: {FIRST}" not in text
+
+
 def test_a_failure_is_told_at_the_end_and_what_is_done_is_kept(fake, settings, capsys):
     def fail(job):
         raise ZeroDivisionError("no luck")

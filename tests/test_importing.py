@@ -52,6 +52,9 @@ def source_folder(tmp_path_factory):
     (folder / "bad_line.py").write_text("1 / 0\n")
     (folder / "bad_use.py").write_text("import dusdi\ndusdi.make('guner-2d')\n")
     (folder / "json.py").write_text(SOURCE)
+    (folder / "walker.py").write_text(SOURCE)
+    (folder / "folder").mkdir()
+    (folder / "folder" / "tank.py").write_text(SOURCE)
     return folder
 
 
@@ -89,6 +92,8 @@ def test_an_environment_by_module_and_factors(source, name):
         ("own_source:env_class", "PendulumEnv"),
         ("own_source:world", "PendulumEnv"),
         ("gym:Pendulum-v1", "Pendulum-v1"),
+        ("./walker.py:make", "walker.make"),  # walker is a world of dusdi's own
+        ("folder.tank:make", "folder.tank"),
     ],
 )
 def test_a_world_without_a_name_is_called_by_the_file(source, text, name):

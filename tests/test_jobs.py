@@ -83,6 +83,19 @@ def test_the_key_covers_all_that_determines_a_result_and_no_names():
     assert len({base.key, *(other.key for other in others)}) == 1 + len(others)
 
 
+def test_the_key_covers_how_often_factors_of_several_entries_are_clustered(monkeypatch):
+    skills = [skills_job(world, "dusdi", 0, **DEBUG) for world in ("gunner-2d", "multi-particle")]
+
+    def keys():
+        return [job(run, steps=4_000).key for job in (dci_job, expert_job) for run in skills]
+
+    before = keys()
+    monkeypatch.setattr("dusdi.experiments.jobs.fits", lambda entries: 99)
+    same = [now == then for now, then in zip(keys(), before, strict=True)]
+    assert same == [False, True, False, True]  # stations are single entries
+    assert dci_job(skills[0], steps=4_000).settings == {"steps": 4_000, "seed": 0}
+
+
 def test_a_preset_with_other_contents_is_another_job(monkeypatch):
     before = skills_job("gunner-2d", "dusdi", 0, **DEBUG)
     monkeypatch.setitem(PRESETS["debug"], "alpha", 0.07)

@@ -1,6 +1,7 @@
 """Figures and tables of tasks from canned records."""
 
 import dataclasses
+import json
 import re
 
 import pandas as pd
@@ -164,3 +165,13 @@ def test_susds_table_has_published_and_measured_returns_side_by_side(fake, setti
 def test_fig4_leaves_susds_tasks_alone(settings):
     shown = fig4_cells(dataclasses.replace(settings, worlds=(), seeds=1, methods=("sac",)))
     assert tuple(dict.fromkeys(cell.labels["task"] for cell in shown)) == COMPARED_TASKS
+
+
+def test_fig4_says_where_the_wall_time_before_a_task_is_not_known(fake, settings):
+    fig4(settings, methods=("dusdi", "sac"), seeds=1)
+    for path in settings.folders.records.glob("*.json"):
+        if json.loads(path.read_text())["job"]["kind"] == "skills":
+            path.unlink()  # as with another --out: the runs are there, and not their records
+    text = fig4(settings, methods=("dusdi", "sac"), seeds=1)
+    assert f"- {FIRST}/limited: not known, since the runs before have no records." in text
+    assert "All of them had" not in text and row(text, "dusdi")[-2] == "? + 2"

@@ -134,7 +134,8 @@ def task_world(given: Mapping[str, Any], like: WorldSpec | None = None) -> World
     if "task" not in given:
         return UNNAMED
     task = given["task"]
-    own = own_world(task if ":" in task else "", filled(WorldOptions, given), like)
+    is_own = ":" in task or task.endswith(".py")
+    own = own_world(task if is_own else "", filled(WorldOptions, given), like)
     return as_task(task if own is None else own, like)
 
 

@@ -76,13 +76,16 @@ def _make_world(found: Any, options: Mapping[str, Any], name: str | None) -> Gym
 
 
 def function_name(text: str) -> str:
-    """A function as part of a name: its file or module, without folders, and itself if not `make`.
+    """A function as part of a name: its file without folders, or its module, and often itself.
 
-    The function in `path/to/tank.py:make` is called "tank", another one "tank.heavy".
+    The function in `path/to/tank.py:make` is called "tank", another one "tank.heavy". One in a file
+    with the name of a world of dusdi's own has both words.
     """
+    from dusdi.envs import WORLDS  # which imports this file
+
     place, _, name = text.rpartition(":")
-    place = Path(place).stem if place.endswith(".py") else place.rpartition(".")[2]
-    return place if name == "make" else f"{place}.{name}"
+    place = Path(place).stem if place.endswith(".py") else place
+    return place if name == "make" and place not in WORLDS else f"{place}.{name}"
 
 
 def _find(text: str, options: Mapping[str, Any]) -> Any:

@@ -27,6 +27,7 @@ from dusdi.envs import make
 from dusdi.envs.base import World
 from dusdi.errors import CheckpointError, UsageError
 from dusdi.fine_tuning import actor_settings
+from dusdi.metrics.dci import fits
 from dusdi.policy import read_policy
 from dusdi.resolve import (
     DownstreamSettings,
@@ -56,7 +57,8 @@ class Job:
       request: the arguments for `dusdi.pretrain` or `dusdi.downstream` that resolve to the
         settings.
       inputs: the jobs whose runs this one needs.
-      changed: the settings that have not their default; None: all of them.
+      changed: what stands for the settings in the key: those that have not their default, and
+        what else determines the result; None: all of them.
     """
 
     kind: str
@@ -129,15 +131,27 @@ def skills_job(
 def dci_job(skills: Job, *, steps: int) -> Job:
     """Returns the job that measures DCI of skills, on episodes of the run's own seed."""
     settings = {"steps": steps, "seed": find_setting(skills.settings, "seed")}
-    return Job("dci", skills.environment, skills.name, settings, skills.options, inputs=(skills,))
+    metric = {**settings, **_metric(skills)}
+    name = skills.name
+    return Job("dci", skills.environment, name, settings, skills.options, {}, (skills,), metric)
+
+
+def _metric(skills: Job) -> dict[str, int]:
+    """Returns how often the metric fits k-means, where factors have several entries.
+
+    Without this, scores would count that were measured with fewer fits.
+    """
+    most = max(len(factor.indices) for factor in make_environment(skills).spec.controlled)
+    return {"k_means_fits": fits(most)} if most > 1 else {}
 
 
 def expert_job(skills: Job, *, steps: int) -> Job:
     """Returns the job that measures DCI of the scripted expert of the skills' world."""
     length = find_setting(skills.settings, "skill_length")
     settings = {"steps": steps, "seed": 0, "skill_length": length}
+    metric = {**settings, **_metric(skills)}
     name = f"{skills.environment}-expert"
-    return Job("expert", skills.environment, name, settings, skills.options)
+    return Job("expert", skills.environment, name, settings, skills.options, changed=metric)
 
 
 def task_job(

@@ -32,21 +32,29 @@ def footer(results: Results) -> list[str]:
         *_versions(records),
     ]
     lines += [f"- {note}" for note in mixed_settings(results.cells)]
-    if results.missing:
-        lines.append(f"- Not shown, since there are no records: {_missing(results)}.")
-    return lines
+    return lines + _missing(results)
 
 
-def _missing(results: Results) -> str:
-    """Returns the worlds or tasks without records, with methods where others have some."""
-    shown = {_place(cell) for cell in results.cells}
-    found: dict[str, dict[str, None]] = {}
+def _missing(results: Results) -> list[str]:
+    """Returns lines on the worlds or tasks, and their methods, that lack some or all records."""
+    shown = {(_place(cell), str(cell.labels["method"])) for cell in results.cells}
+    places = {place for place, _ in shown}
+    absent: dict[str, dict[str, None]] = {}
+    fewer: dict[str, int] = {}
     for cell in results.missing:
-        found.setdefault(_place(cell), {})[str(cell.labels["method"])] = None
-    return "; ".join(
-        f"{place} ({', '.join(methods)})" if place in shown else place
-        for place, methods in found.items()
-    )
+        place, method = _place(cell), str(cell.labels["method"])
+        if (place, method) in shown:
+            fewer[place] = fewer.get(place, 0) + 1
+        else:
+            absent.setdefault(place, {})[method] = None
+    names = [
+        f"{place} ({', '.join(methods)})" if place in places else place
+        for place, methods in absent.items()
+    ]
+    counts = [f"{count} in {place}" for place, count in fewer.items()]
+    lines = [f"- Not shown, since there are no records: {'; '.join(names)}."] if names else []
+    more = f"- Rows have fewer seeds where jobs have no record: {', '.join(counts)}."
+    return [*lines, more] if counts else lines
 
 
 def _versions(records: Iterable[Record]) -> list[str]:

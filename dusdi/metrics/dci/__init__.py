@@ -13,6 +13,7 @@ both directions are measured here.
 - `summaries`: the mean over seeds, and what is worth saying about each component.
 """
 
+from dusdi.metrics.dci.clusters import fits
 from dusdi.metrics.dci.measure import ComponentColumns, dci
 from dusdi.metrics.dci.result import DCI, NAMES, Scores
 from dusdi.metrics.dci.summaries import ComponentScores, component_scores, remarks, summary
@@ -25,6 +26,7 @@ __all__ = [
     "Scores",
     "component_scores",
     "dci",
+    "fits",
     "remarks",
     "summary",
 ]

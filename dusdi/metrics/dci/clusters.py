@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 MAX_FIT_ROWS = 10_000  # rows that the centres are fitted on
-RESTARTS = 5  # k-means runs for each entry; the one with the smallest distortion is kept
+RESTARTS = 5  # k-means runs for each entry, as far as they count
+COUNTED_ENTRIES = 5  # of a factor, for which there are more runs
 MAX_ITERATIONS = 100  # of Lloyd's algorithm
 PROBE_ROWS = 1_000  # if these have more distinct values than bins, the rest need not be compared
 
@@ -23,9 +24,14 @@ def discretise(values: np.ndarray, bins: int, seed: int = 0) -> np.ndarray:
             return labels.reshape(-1)
     rng = np.random.default_rng(seed)
     sample = points[rng.choice(len(points), min(len(points), MAX_FIT_ROWS), replace=False)]
-    fits = [_k_means(sample, bins, rng) for _ in range(RESTARTS * points.shape[1])]
-    centres, _ = min(fits, key=lambda fit: fit[1])
+    found = [_k_means(sample, bins, rng) for _ in range(fits(points.shape[1]))]
+    centres, _ = min(found, key=lambda fit: fit[1])
     return _squared_distances(points, centres).argmin(axis=1)
+
+
+def fits(entries: int) -> int:
+    """How often k-means is fitted to so many entries; the tightest clusters are kept."""
+    return RESTARTS * min(entries, COUNTED_ENTRIES)
 
 
 def _standardise(values: np.ndarray) -> np.ndarray:

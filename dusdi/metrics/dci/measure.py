@@ -53,10 +53,11 @@ def dci(
     discretised into `bins` classes as a factor is, all its columns together. Its accuracy is
     then that of predicting the class, and depends on the number of bins.
 
-    With a single component, completeness is 1 and disentanglement 0 by definition: compare methods
-    that have as many components as factors. If a categorical component takes more than
-    `MAX_CLASSES` values (DIAYN), states to skills is not measured and is NaN: boosting so many
-    classes takes hours, and most of them would occur in one skill only.
+    With a single component, completeness is 1 by definition, and disentanglement tells only how
+    much less than all factors it moves: compare methods that have as many components as factors.
+    If a categorical component takes more than `MAX_CLASSES` values (DIAYN), states to skills is not
+    measured and is NaN: boosting so many classes takes hours, and most of them would occur in one
+    skill only.
 
     Args:
       skills: the skill in force on arriving in each row's observation, [n, W].
