@@ -22,9 +22,7 @@ from dusdi.errors import CheckpointError
 FORMAT = 1
 
 
-def write_arrays(
-    path: Path, arrays: dict[str, np.ndarray], description: Mapping[str, Any]
-) -> None:
+def write_arrays(path: Path, arrays: dict[str, np.ndarray], description: Mapping[str, Any]) -> None:
     """Writes a file; it appears once it is whole."""
     text = json.dumps({"format": FORMAT, **description})
     metadata = {"description": text, "digest": digest(arrays, text)}

@@ -12,7 +12,7 @@ ORDER = [
     "checkpoint", "arrays", "encoder", "envs", "tasks", "stepping", "sources", "methods", "resolve", "agents", "policy",
     "skills", "hierarchy", "controller", "skill_env", "learner", "trainers", "high_level", "run",
     "resume", "training", "fine_tuning", "learning", "pretraining", "task_learning", "rollouts",
-    "metrics", "report", "evaluation", "task_evaluation", "info", "compare", "video",
+    "metrics", "report", "encoder_training", "evaluation", "task_evaluation", "info", "compare", "video",
     "experiments", "cli", "__main__",
 ]  # fmt: skip
 LONGEST = 400

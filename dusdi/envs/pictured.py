@@ -7,7 +7,6 @@ import dataclasses
 from typing import TYPE_CHECKING, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from PIL import Image, ImageDraw
 

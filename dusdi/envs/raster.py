@@ -48,9 +48,9 @@ class Discs:
         return jnp.clip((self.radii[:, None, None] - distance * self.scale) + EDGE, 0.0, 1.0)
 
     def paint(self, cover: jax.Array) -> jax.Array:
-        """A picture [rows, columns, 3] of discs that take so much of each pixel, [m, rows, columns].
+        """A picture [rows, columns, 3] of discs of which each takes a part of each pixel.
 
-        Colours are from 0 to 1.
+        `cover` is [m, rows, columns]; colours are from 0 to 1.
         """
         picture = jnp.broadcast_to(jnp.asarray(self.paper), (*cover.shape[1:], 3))
         for taken, colour in zip(cover, self.colours, strict=True):
