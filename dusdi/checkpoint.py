@@ -33,6 +33,7 @@ UNREADABLE = (
     TypeError,
     KeyError,
     AttributeError,
+    IndexError,
     OverflowError,
     RecursionError,
 )

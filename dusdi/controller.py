@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from dusdi.checkpoint import UNREADABLE
 from dusdi.errors import CheckpointError, UsageError
 from dusdi.policy import Policy, forward_mlp, read_description, read_policy
 from dusdi.skills import (
-    UNREADABLE,
     Skills,
     check_own,
     find_policy,

@@ -107,7 +107,8 @@ def own_traceback(error: BaseException) -> str:
 def _is_library(filename: str) -> bool:
     """Whether a file belongs to this package, to Python or to an installed package."""
     path = os.path.abspath(filename)
-    if filename.startswith("<"):  # code without a file, for instance in the import system
+    # Code without a file, as in the import system and in compiled extensions.
+    if filename.startswith("<") or not os.path.exists(path):
         return True
     if {"site-packages", "dist-packages"} & set(path.split(os.sep)):
         return True

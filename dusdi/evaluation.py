@@ -18,6 +18,7 @@ from dusdi.progress import Progress, Silent
 from dusdi.provenance import provenance
 from dusdi.report import heat_map, value_histograms
 from dusdi.rollouts import ActFunction, Rollout, collect, expert_actor, skill_actor
+from dusdi.run import BUILT_ON
 from dusdi.skill_space import Component, SkillSpace
 from dusdi.skills import Skills, load
 from dusdi.spaces import Categorical
@@ -210,7 +211,7 @@ def measure(
     folder = Path(out) if out is not None else skills.folder or Path(path)
     check_writable(folder)
     world = world_for(skills, env)
-    seeds = 1 if Path(path).is_file() else skills.settings["run"]["seeds"]
+    seeds = seed_count(path, skills)
     results = []
     for index in range(seeds):
         skills = load(path, index) if index else skills
@@ -231,9 +232,14 @@ def measure(
     return report
 
 
+def seed_count(path: str | Path, first: Any) -> int:
+    """How many policies there are: every seed of a run's folder, or one file."""
+    return 1 if Path(path).is_file() else first.settings["run"]["seeds"]
+
+
 def origin_of(policy: Any) -> dict[str, Any]:
     """Where a policy comes from: its run's id, settings, world, provenance and how far it is."""
-    names = ("id", "kind", "settings", "world", "skills", "start", "made_with", "step", "seconds")
+    names = ("id", "kind", "settings", "world", *BUILT_ON, "made_with", "step", "seconds")
     return {name: policy.description[name] for name in names if name in policy.description}
 
 

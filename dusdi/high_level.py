@@ -288,6 +288,20 @@ def make_high_level_trainer(
     return HostHighLevelTrainer(task, skills, settings)
 
 
+def check_agent(task: World, agent: str) -> None:
+    """Raises a `UsageError` if an agent can't learn a task, whatever the skills."""
+    if agent == "cpg" and len(task.spec.channels) < 2:
+        raise UsageError(
+            "the causal policy gradient needs a task with several reward channels; "
+            f"{task.spec.name!r} has one"
+        )
+    if agent == "cpg" and task.causal is None:
+        raise UsageError(
+            f"the causal policy gradient needs the causal matrix of {task.spec.name!r}: set its "
+            "`causal`"
+        )
+
+
 def causal_matrix(task: World, skills: Skills, agent: str) -> np.ndarray:
     """Which reward channel can depend on which skill component, bool [K, C].
 
@@ -296,17 +310,9 @@ def causal_matrix(task: World, skills: Skills, agent: str) -> np.ndarray:
     components = len(skills.space)
     if agent == "ppo":
         return np.ones((1, components), bool)
+    check_agent(task, agent)
     name = task.spec.name
     channels = len(task.spec.channels)
-    if channels < 2:
-        raise UsageError(
-            "the causal policy gradient needs a task with several reward channels; "
-            f"{name!r} has one"
-        )
-    if task.causal is None:
-        raise UsageError(
-            f"the causal policy gradient needs the causal matrix of {name!r}: set its `causal`"
-        )
     causal = np.asarray(task.causal, np.bool_)
     if causal.ndim != 2 or causal.shape[0] != channels:
         raise WorldError(

@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dusdi.skill_space import OneHot
+from dusdi.types import OneHot
 
 LOG_2PI = math.log(2 * math.pi)
 

@@ -18,7 +18,7 @@ from typing import Any
 
 import jax
 
-from dusdi.progress import PlainWarnings
+from dusdi.messages import PlainWarnings
 from dusdi.signals import STOPPING, handling
 
 #: How programs are compiled and kept, the same in workers as in their parent.

@@ -1,4 +1,4 @@
-"""What a person sees while a command runs: a progress bar, the latest metrics, and messages.
+"""What a person sees while a command runs: a progress bar, and the latest metrics.
 
 On a terminal the display is live; in a log file or a notebook it is a line every few seconds. A
 display never stops the work that it shows: if the terminal is closed, it shows nothing any more.
@@ -9,14 +9,10 @@ from __future__ import annotations
 import functools
 import math
 import sys
-import textwrap
 import time
-import warnings
 from collections import deque
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 import rich.progress
 from rich.columns import Columns
@@ -28,53 +24,6 @@ from rich.text import Text
 #: Kinds of metrics whose second part is not a component: `loss/critic` stands by itself.
 NOT_PER_COMPONENT = {"loss"}
 MAX_ROWS = 20  # components in the table, so that it fits on a screen
-
-
-def say(text: str, stream: TextIO | None = None) -> None:
-    """Prints a message, on standard error by default, wrapped at words if that is a terminal."""
-    stream = sys.stderr if stream is None else stream
-    console = Console(file=stream)
-    print(wrap(text, console.width) if console.is_terminal else text, file=stream, flush=True)
-
-
-def say_error(text: str) -> None:
-    """Prints what went wrong on standard error."""
-    with suppress(OSError):  # the terminal may be gone
-        say(f"dusdi: {text}")
-
-
-class PlainWarnings:
-    """Shows dusdi's warnings as sentences, each once, without the line of code they come from.
-
-    To be set as `warnings.showwarning`.
-    """
-
-    def __init__(self):
-        self._usual = warnings.showwarning
-        self._shown: set[str] = set()
-
-    def __call__(self, message, category, filename, lineno, file=None, line=None):
-        if str(message) in self._shown:
-            return
-        self._shown.add(str(message))
-        if issubclass(category, UserWarning) and "dusdi" in Path(filename).parts:
-            say_error(f"warning: {message}")
-        else:
-            self._usual(message, category, filename, lineno, file, line)
-
-
-def wrap(text: str, width: int) -> str:
-    """The text with its lines wrapped at words.
-
-    Indented lines (the code in a traceback) and words longer than a line (paths) stay whole.
-    """
-    lines: list[str] = []
-    for line in text.split("\n"):
-        if len(line) <= width or line[0].isspace():
-            lines.append(line)
-        else:
-            lines += textwrap.wrap(line, width, break_long_words=False, break_on_hyphens=False)
-    return "\n".join(lines)
 
 
 class Silent:

@@ -13,15 +13,14 @@ from dusdi.checkpoint import Checkpoint
 from dusdi.errors import CheckpointError, UsageError
 from dusdi.policy import policy_name, read_description
 from dusdi.resolve import USER, Resolved, changed
+from dusdi.run import BUILT_ON
 from dusdi.settings import without_groups
 from dusdi.types import WorldSpec, difference
 
 #: Settings that may change when a run is resumed: it can be made longer.
 RESUMABLE = {"steps"}
 #: What a run is: the same in config.json and in every checkpoint, but for what may change.
-IDENTITY = ("id", "kind", "world", "skills", "start")
-
-
+IDENTITY = ("id", "kind", "world", *BUILT_ON)
 #: What a description says of how far its run is.
 PROGRESS = ("step", "seconds")
 #: What a run without a checkpoint takes over from its config.json as it is.
@@ -311,7 +310,7 @@ def _lengthened(folder: Path, settings: Any, fields: Mapping[str, Any]) -> Any:
 
 def _builds_on(description: Mapping[str, Any]) -> str:
     """The skills or policy that a run builds on, as text to compare."""
-    return _as_json({key: description.get(key) for key in ("skills", "start")})
+    return _as_json({key: description.get(key) for key in BUILT_ON})
 
 
 def _as_json(value: Any) -> str:

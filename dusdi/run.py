@@ -41,6 +41,7 @@ except ImportError:  # where there are no such locks, runs are not protected fro
 #: What the description of a run says of the run that it builds on, by the part that it takes over,
 #: and the word for that.
 BUILT_ON = {"skills": "over", "start": "from"}
+WHEN = ("step", "seed", "seconds")  # the columns of progress.csv that are not metrics
 
 
 def describe_run(
@@ -59,7 +60,7 @@ def describe_run(
       settings: of the run.
       origins: where settings that are not defaults come from.
       before: the description of the run that goes on, if it is not new; says how far it is.
-      origin: what else it builds on: `skills`, or the policy that it `start`s from.
+      origin: what it builds on, see `BUILT_ON`.
     """
     before = before or {}
     so_far = {name: before[name] for name in ("step", "seconds") if name in before}
@@ -204,7 +205,11 @@ def read_progress(path: Path) -> tuple[list[str], list[list[str]], int]:
 
 @contextmanager
 def _without_torch() -> Iterator[None]:
-    """As if PyTorch were not installed: tensorboardX would import it, which takes seconds."""
+    """As if PyTorch were not installed: tensorboardX would import it, which takes seconds.
+
+    This holds for the whole process, so no other thread may import PyTorch for the first time
+    meanwhile: it would be told that there is none.
+    """
     if "torch" in sys.modules:
         yield
         return

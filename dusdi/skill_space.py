@@ -10,7 +10,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -20,8 +19,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from dusdi.errors import UsageError
-from dusdi.spaces import SPACES, Categorical, Space, parse_space, space_text
-from dusdi.types import Array, at_chance
+from dusdi.spaces import Space, parse_space, space_text
+from dusdi.types import Array, OneHot, at_chance
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,18 +45,6 @@ class ComponentGroup(NamedTuple):
     members: np.ndarray
     columns: np.ndarray
     inputs: np.ndarray
-
-
-class OneHot(NamedTuple):
-    """Rows of zeros with a one in them, which networks look up instead of multiplying them.
-
-    Attributes:
-      places: where the ones are, int32 [B].
-      size: entries of each row.
-    """
-
-    places: jax.Array
-    size: int
 
 
 @dataclasses.dataclass(frozen=True)
@@ -106,6 +93,14 @@ class SkillSpace:
     def columns(self) -> tuple[slice, ...]:
         """Where the numbers of each component are in a stored skill."""
         return _consecutive(space.width for space in self.spaces)
+
+    def part(self, members: Sequence[int]) -> SkillSpace:
+        """Some of the components, as a skill of their own."""
+        return SkillSpace(tuple(self.components[i] for i in members))
+
+    def places(self, members: Sequence[int]) -> np.ndarray:
+        """Where the numbers of some components are in a stored skill."""
+        return np.concatenate([np.arange(self.width)[self.columns[i]] for i in members])
 
     @functools.cached_property
     def inputs(self) -> tuple[slice, ...]:
@@ -264,9 +259,7 @@ def merged(spaces: Sequence[Space], most: int) -> Space:
             "this method merges all components into one, so their spaces must be of one kind, not "
             f"{' and '.join(kinds)}; choose the same for all of them (component)"
         )
-    if all(space.categories for space in spaces):
-        return Categorical(min(math.prod(space.size for space in spaces), most))
-    return SPACES[spaces[0].kind](sum(space.width for space in spaces))
+    return spaces[0].merged(spaces[1:], most)
 
 
 def idle_components(space: SkillSpace, rows: Sequence[Mapping[str, float]]) -> dict[str, str]:

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dusdi.checkpoint import newest_first
+from dusdi.checkpoint import UNREADABLE, newest_first
 from dusdi.errors import CheckpointError, NonFiniteError, UsageError, missing_run
 from dusdi.policy import Policy, forward, policy_name, read_description, read_policy
 from dusdi.skill_space import SkillSpace
@@ -21,8 +21,6 @@ from dusdi.types import Array, WorldSpec
 
 KINDS = ("skills", "flat", "hierarchy")  # what a policy file can hold
 MOST_SEEDS = 10_000  # of a run; more than that is nothing that a policy file says truly
-#: What reading a policy that somebody altered may raise.
-UNREADABLE = (KeyError, TypeError, ValueError, AttributeError, IndexError)
 
 
 def whole_number(table: Mapping[str, Any], name: str, least: int = 0) -> int:
@@ -160,7 +158,7 @@ def check_own(file: Path, description: Mapping[str, Any]) -> None:
         beside = json.loads((file.parent / "config.json").read_text(encoding="utf-8"))
         run_id = beside["id"]
         first_seed = beside["settings"]["run"]["seed"]
-    except (OSError, RecursionError, *UNREADABLE):
+    except (OSError, *UNREADABLE):
         return
     if description.get("id") != run_id:
         raise CheckpointError(

@@ -1,7 +1,8 @@
 """Stepping many environments at once: inside a compiled program, or from the host.
 
 Both steppers answer alike (`Step`), count the age of episodes, and begin new ones where the old
-ones are done. Pretraining, hierarchy, evaluation and video all step here.
+ones are done. Pretraining, hierarchy, evaluation and video all step here; only `GymnasiumView`
+counts by itself.
 """
 
 from __future__ import annotations

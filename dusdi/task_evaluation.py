@@ -16,7 +16,7 @@ from dusdi.checks import check_numbers, check_writable
 from dusdi.controller import Controller, SkillController, load_controller
 from dusdi.envs.base import JaxWorld, World
 from dusdi.errors import UsageError
-from dusdi.evaluation import origin_of, show
+from dusdi.evaluation import origin_of, seed_count, show
 from dusdi.files import write_atomically
 from dusdi.provenance import provenance
 from dusdi.rollouts import play_episodes, skill_actor
@@ -124,7 +124,7 @@ def measure_task(
 
     seeds = []
     discounted = []
-    for index in range(1 if Path(path).is_file() else first.settings["run"]["seeds"]):
+    for index in range(seed_count(path, first)):
         controller = load_controller(path, index) if index else first
         solve = functools.partial(controller_returns, task, controller)
         earned = play(f"seed {controller.seed}", solve)

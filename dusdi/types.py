@@ -243,6 +243,18 @@ class Transition(NamedTuple):
     skill_age: Array
 
 
+class OneHot(NamedTuple):
+    """Rows of zeros with a one in them, which networks look up instead of multiplying them.
+
+    Attributes:
+      places: where the ones are, int32 [B].
+      size: entries of each row.
+    """
+
+    places: jax.Array
+    size: int
+
+
 class Batch(NamedTuple):
     """A batch of transitions as learners see it.
 

@@ -22,10 +22,10 @@ from dusdi.skill_space import SkillSpace
 from dusdi.skills import Skills
 from dusdi.stepping import HostStepper
 from dusdi.task_evaluation import task_for
+from dusdi.tasks.base import WINDOW
 from dusdi.types import WorldSpec
 
 MOST_SHOWN = 1000  # skills or decisions in a video
-TASK_STEPS = 50  # steps of a task that count as one decision of a flat policy
 SUFFIXES = (".mp4", ".gif")
 FRAMES_PER_SECOND = 20
 PANEL_WIDTH = 320
@@ -87,7 +87,7 @@ def render_task(
     if isinstance(controller, str | Path):
         controller = load_controller(controller)
     task = task_for(controller.spec, task)
-    steps = count * (controller.interval if controller.interval > 1 else TASK_STEPS)
+    steps = count * (controller.interval if controller.interval > 1 else WINDOW)
     return _write(out, _task_frames(controller, task, steps, seed), steps, progress)
 
 

@@ -55,10 +55,9 @@ def dci_scores(value):
 
 @pytest.fixture
 def fake(monkeypatch):
-    """Nothing is trained, and table1 has the paper's methods only, which share their settings."""
+    """Nothing is trained."""
     made = Fake()
     monkeypatch.setattr(experiments, "run", made)
-    monkeypatch.setattr("dusdi.experiments.table1.BEYOND", ())
     there = "dusdi.experiments.running.is_trained"
     monkeypatch.setattr(there, lambda job, runs: job.folder(runs).exists())
     return made

@@ -207,6 +207,18 @@ def pytest_configure(config):
         os.sched_setaffinity(0, {cores[int(worker) % len(cores)]})
 
 
+@pytest.fixture
+def all_cores():
+    """Lets a test use the cores of the machine, where a process of tests has one."""
+    if not hasattr(os, "sched_setaffinity"):
+        yield
+        return
+    ours = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, range(os.cpu_count()))
+    yield
+    os.sched_setaffinity(0, ours)
+
+
 # --- tiers ---
 
 #: Files of tests that train, start processes or simulate physics; `./test quick` leaves them out,

@@ -1,3 +1,5 @@
+"""Checkpoints: what is saved is read again, bit for bit, or refused."""
+
 import json
 import struct
 

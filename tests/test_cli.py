@@ -118,7 +118,7 @@ def test_info_and_compare(run, tmp_path, capsys):
         (["render", "RUN", "--out", "x.gif", "--skill", "0,9,1"], "0 to 4"),
         (["render", "RUN", "--out", "x.gif", "--skill", "a,b"], "list of numbers"),
         (["pretrain", "gunner-2d", "--out", "RUN"], "already holds a run"),
-        (["evaluate", "RUN", "--env-option", "a=1"], "for worlds of your own, and none is named"),
+        (["evaluate", "RUN", "--env-option", "a=1"], "are for a world that is named here"),
         (
             ["downstream", "RUN", "gunner-2d/unlimited", "--epochs", "1e11"],
             "epochs must be at most",

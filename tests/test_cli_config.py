@@ -75,3 +75,8 @@ def test_the_meaning_of_each_setting_is_whole(capsys, monkeypatch, width):
     for kind in pretrain_groups(METHODS["dusdi"]).values():
         for field in kind.fields().values():
             assert field.metadata["doc"] in meanings
+
+
+def test_an_agent_that_can_not_learn_a_task_is_refused(capsys):
+    assert main(["config", "downstream", "gunner-2d/limited", "--agent", "cpg"]) == 2
+    assert "needs a task with several reward channels" in capsys.readouterr().err

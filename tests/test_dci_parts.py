@@ -6,7 +6,7 @@ import pytest
 from dusdi.metrics.dci.clusters import discretise, fits
 from dusdi.metrics.dci.result import scores_of
 from dusdi.metrics.dci.scores import completeness, concentrations, disentanglement
-from dusdi.metrics.dci.trees import Fit, bin_inputs, fit_trees
+from dusdi.metrics.dci.trees import Fit, bin_inputs, fit_targets, fit_trees
 
 
 # Disentanglement is taken by rows, completeness by columns.
@@ -95,6 +95,18 @@ def test_binned_inputs_serve_one_target_after_the_other():
         shared = fit_trees(inputs, target, held_out, binned=binned)
         assert shared.gain.tolist() == alone.gain.tolist()
         assert shared[1:] == alone[1:]
+
+
+def test_threads_fit_targets_as_one_after_the_other(all_cores):
+    rng = np.random.default_rng(3)
+    inputs = rng.normal(size=(1_000, 2))
+    held_out = np.arange(1_000) >= 800
+    targets = [(inputs[:, i % 2] > i / 4).astype(int) for i in range(4)]
+    fits = list(fit_targets(inputs, targets, held_out, categorical=()))
+    for fit, target in zip(fits, targets, strict=True):
+        alone = fit_trees(inputs, target, held_out)
+        assert fit.gain.tolist() == alone.gain.tolist()
+        assert fit[1:] == alone[1:]
 
 
 def test_a_constant_target_gains_nothing():

@@ -25,10 +25,22 @@ def test_table1_has_means_over_seeds_beside_reference_and_paper(fake, settings):
     assert row(text, "paper, dusdi") == ["0.864", "0.864", "0.897", ""]
     assert WORLDS[SECOND].published_note in text
     frame = pd.read_csv(settings.out / "table1.csv")
-    assert len(frame) == 2 * (2 + 2 * 2 * 2)
+    assert len(frame) == 2 * (2 + 3 * 2 * 2)
     assert frame[frame["method"] == "dusdi"]["seed"].tolist()[:4] == [0, 0, 1, 1]
     records = {path.stem for path in (settings.out / "records").iterdir()}
     assert set(frame["key"]) <= records
+
+
+def test_pictures_of_runs_are_copied_and_never_through_a_link(fake, settings, tmp_path):
+    reproduce("table1", settings)
+    for folder in settings.runs.iterdir():
+        (folder / "dci.png").write_bytes(b"new")
+    target = settings.out / f"table1-{FIRST}-dusdi.png"
+    (tmp_path / "elsewhere").write_bytes(b"old")
+    target.symlink_to(tmp_path / "elsewhere")
+    reproduce("table1", settings)
+    assert (tmp_path / "elsewhere").read_bytes() == b"old"
+    assert target.read_bytes() == b"new" and not target.is_symlink()
 
 
 def test_scores_that_were_not_measured_are_a_dash(fake, settings):
@@ -47,7 +59,7 @@ def test_more_than_four_methods_are_in_the_table_and_in_the_figure(fake, setting
     kinds = {name: type(name, (Dusdi,), {"name": name}) for name in names}
     monkeypatch.setattr("dusdi.methods.METHODS", kinds)
     monkeypatch.setattr(WORLDS[FIRST], "published_dci", dict.fromkeys(names, (0.1, 0.2, 0.3)))
-    ours = dataclasses.replace(settings, worlds=(FIRST,), seeds=1)
+    ours = dataclasses.replace(settings, worlds=(FIRST,), seeds=1, methods=tuple(names))
     reproduce("table1", ours)
     text = page(settings, "table1")
     assert all(row(text, f"{name}, skills to states")[0] == "0.500" for name in names)

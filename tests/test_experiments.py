@@ -23,6 +23,8 @@ def test_every_method_is_measured_right_after_its_run(fake, settings):
         f"dci {FIRST}-dusdi-seed0",
         f"skills {FIRST}-diayn-mc-seed0",
         f"dci {FIRST}-diayn-mc-seed0",
+        f"skills {FIRST}-susd-seed0",
+        f"dci {FIRST}-susd-seed0",
     ]
     assert {path.name for path in files} == {"table1.csv", "table1.md", "table1.png"}
     assert all(path.stat().st_size for path in files)
@@ -30,7 +32,7 @@ def test_every_method_is_measured_right_after_its_run(fake, settings):
 
 def test_what_has_a_record_is_not_done_again_even_without_its_run(fake, settings):
     reproduce("table1", settings)
-    assert len(fake.take()) == 2 * (1 + 2 * 2 * 2)
+    assert len(fake.take()) == 2 * (1 + 3 * 2 * 2)
     before = (settings.out / "table1.csv").read_text()
     elsewhere = dataclasses.replace(settings, runs=settings.runs / "other")
     reproduce("table1", elsewhere)
@@ -102,7 +104,7 @@ def test_rows_with_fewer_seeds_are_counted_and_not_called_missing(fake, settings
     reproduce("table1", dataclasses.replace(some, seeds=1))
     reproduce("table1", dataclasses.replace(some, worlds=(SECOND,), seeds=2))
     text = page(settings, "table1")
-    assert f"- Rows have fewer seeds where jobs have no record: 2 in {FIRST}.\n" in text
+    assert f"- Rows have fewer seeds where jobs have no record: 3 in {FIRST}.\n" in text
     assert f"no records: {FIRST}" not in text
 
 
@@ -113,9 +115,9 @@ def test_a_failure_is_told_at_the_end_and_what_is_done_is_kept(fake, settings, c
     works = fake.scores["dci"]
     fake.scores["dci"] = lambda job: fail(job) if "diayn" in job.name else works(job)
     ours = dataclasses.replace(settings, progress=True, worlds=(FIRST,))
-    with pytest.raises(DusdiError, match=r"2 of 9 jobs failed; the first, dci gunner-2d-diayn-mc"):
+    with pytest.raises(DusdiError, match=r"2 of 13 jobs failed; the first, dci gunner-2d-diayn-mc"):
         reproduce("table1", ours)
-    assert len(fake.take()) == 9
+    assert len(fake.take()) == 13
     assert "failed (dci: gunner-2d-diayn-mc-seed0): " in capsys.readouterr().err
     assert not (settings.out / "table1.csv").exists()
     fake.scores["dci"] = works

@@ -2,17 +2,21 @@
 
 import ast
 import re
+import runpy
 from pathlib import Path
 
-PACKAGE = Path(__file__).parent.parent / "dusdi"
+ROOT = Path(__file__).parent.parent
+PACKAGE = ROOT / "dusdi"
 #: A module imports only from modules before it; a folder counts as one module.
 ORDER = [
-    "errors", "signals", "files", "modules", "types", "checks", "progress", "parallel",
-    "provenance", "settings", "presets", "spaces", "skill_space", "nets", "normalise", "replay",
-    "checkpoint", "arrays", "encoder", "envs", "tasks", "stepping", "sources", "methods", "resolve", "agents", "policy",
+    "errors", "signals", "files", "modules", "types", "checks", "messages", "progress", "parallel",
+    "provenance", "settings", "presets", "nets", "spaces", "skill_space", "normalise", "replay",
+    "checkpoint", "arrays", "encoder", "envs", "tasks", "stepping", "sources", "methods", "resolve",
+    "agents", "policy",
     "skills", "hierarchy", "controller", "skill_env", "learner", "trainers", "high_level", "run",
     "resume", "training", "fine_tuning", "learning", "pretraining", "task_learning", "rollouts",
-    "metrics", "report", "encoder_training", "evaluation", "task_evaluation", "info", "compare", "video",
+    "metrics", "report", "encoder_training", "evaluation", "task_evaluation", "info", "compare",
+    "video",
     "experiments", "cli", "__main__",
 ]  # fmt: skip
 LONGEST = 400
@@ -53,6 +57,17 @@ def test_imports_point_one_way():
         assert not later, f"{path} imports {later}, which come later"
 
 
+def test_the_picture_of_imports_is_true():
+    groups = runpy.run_path(str(ROOT / "docs" / "images" / "flow.py"))["LAYERS"]
+    place = {
+        name: i for i, lines in enumerate(groups) for line in lines for name in line.split(", ")
+    }
+    assert set(place) <= set(ORDER)
+    for path in modules():
+        later = {name for name in imported(path) if place.get(name, 0) > place.get(layer(path), 99)}
+        assert not later, f"{path} imports {later}, which are to the right of it"
+
+
 def test_acting_needs_nothing_of_what_learning_needs():
     """What `dusdi.load` imports, directly or through others."""
     needed = set()
@@ -66,7 +81,9 @@ def test_acting_needs_nothing_of_what_learning_needs():
 
 
 def test_files_say_what_lives_in_them_and_are_short():
-    for path in modules():
+    folders = ("tests", "bench", "examples")
+    others = [path for folder in folders for path in (ROOT / folder).rglob("*.py")]
+    for path in [*modules(), *others]:
         text = path.read_text()
         assert ast.get_docstring(ast.parse(text)), path
         assert len(text.splitlines()) <= LONGEST, path
@@ -75,10 +92,10 @@ def test_files_say_what_lives_in_them_and_are_short():
 def test_only_spaces_ask_for_the_kind_of_a_component():
     asks = re.compile(
         rf"isinstance\([^)]*\b(?<!spaces\.)({KINDS})\b|type\([^)]*\) (is|==) ({KINDS})\b"
-        r"|space\.kind\s*(==|!=|in)\s"
+        r"|space\.kind\s*(==|!=|in)\s|(space|component|space\])\.categories is\b"
     )
     for path in modules():
-        if path != PACKAGE / "spaces.py":
+        if layer(path) not in ("spaces", "skill_space"):
             found = asks.search(path.read_text())
             assert not found, f"{path.name}: {found and found[0]}"
 

@@ -14,7 +14,7 @@ from dusdi.nets import (
     rbf_features,
     squashed_gaussian,
 )
-from dusdi.skill_space import OneHot
+from dusdi.types import OneHot
 
 KEY = jax.random.PRNGKey(0)
 X = jnp.array([[1.0, 2.0], [-0.5, 4.0], [3.0, 0.0]])

@@ -1,10 +1,15 @@
 """What the command line prints into: pipes that are closed, terminals that know few letters."""
 
 import os
+import re
 import subprocess
 import sys
 
+import numpy as np
 import pytest
+
+from dusdi.cli import main
+from dusdi.errors import own_traceback
 
 COMMANDS = {0: ["envs"], 1: ["evaluate", "/nowhere"]}  # by exit code
 
@@ -24,3 +29,20 @@ def test_output_that_is_closed(code):
     result = subprocess.run(command, stderr=subprocess.PIPE, text=True)
     assert result.returncode == code and "Traceback" not in result.stderr
     assert "should not have happened" not in result.stderr
+
+
+def test_a_users_code_that_ends_the_program_is_said_to(tmp_path, monkeypatch, capsys):
+    (tmp_path / "leaves.py").write_text("import sys\ndef make(): sys.exit(7)\n")
+    monkeypatch.chdir(tmp_path)
+    assert main(["pretrain", "./leaves.py:make", "--factor", "a=0"]) == 1
+    assert "your code ended the program, by SystemExit(7)" in capsys.readouterr().err
+
+
+def test_errors_in_compiled_extensions_are_not_called_the_users():
+    with pytest.raises(ValueError) as caught:  # in numpy/random/_generator.pyx
+        np.random.default_rng(0).choice(3, p=[0.5, 0.1, 0.1])
+    first = re.findall(
+        r'File "([^"]+)"',
+        own_traceback(caught.value.with_traceback(caught.value.__traceback__.tb_next)),
+    )
+    assert first == []

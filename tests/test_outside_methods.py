@@ -3,7 +3,6 @@
 import csv
 import dataclasses
 import json
-import math
 from types import SimpleNamespace
 
 import jax
@@ -22,12 +21,6 @@ from dusdi.methods.base import MethodSettings, named_pairs
 from dusdi.settings import setting
 from dusdi.spaces import Box, Sphere
 from dusdi.trainers import SkillTrainer
-
-KEY = jax.random.PRNGKey(0)
-LOG3 = math.log(3.0)
-# Two components with two values: q_phi = (3/4, 1/4) and (1/2, 1/2), q_psi = (1/4, 3/4), (3/4, 1/4).
-OWN = [[[LOG3, 0.0], [0.0, 0.0]]]
-OTHERS = [[[0.0, LOG3], [LOG3, 0.0]]]
 
 
 @pytest.mark.slow

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from dusdi.cli.messages import plain_warnings
 from dusdi.errors import DusdiError, UsageError
+from dusdi.messages import PACKAGE, plain_warnings
 from dusdi.parallel import cores
 
 
@@ -53,7 +53,7 @@ def refuse(node):
 
 def warn(node):
     message = f"{node.name} may be wrong"
-    warnings.warn_explicit(message, UserWarning, "dusdi/somewhere.py", lineno=7)
+    warnings.warn_explicit(message, UserWarning, str(PACKAGE / "somewhere.py"), lineno=7)
 
 
 def die(node):
@@ -80,17 +80,6 @@ def nap(node):
 
 
 # --- order and failures ---
-
-
-@pytest.fixture
-def all_cores():
-    """The cores of the machine, where a process of tests has one."""
-    ours = cores()
-    if hasattr(os, "sched_setaffinity"):
-        os.sched_setaffinity(0, range(os.cpu_count()))
-    yield
-    if hasattr(os, "sched_setaffinity"):
-        os.sched_setaffinity(0, ours)
 
 
 def test_workers_have_cores_of_their_own(all_cores):

@@ -1,6 +1,5 @@
-"""What people see of work in progress: metrics, rates, messages."""
+"""What people see of work in progress: metrics and rates."""
 
-import io
 import math
 import os
 import re
@@ -17,13 +16,6 @@ def show(rows, width=80, order=()):
     with console.capture() as capture:
         console.print(progress.metrics_view(rows, order))
     return capture.get()
-
-
-class TerminalStream(io.StringIO):
-    """Text output that claims to be a terminal."""
-
-    def isatty(self):
-        return True
 
 
 @pytest.fixture
@@ -93,33 +85,6 @@ def test_a_component_may_be_called_not_another():
     text = show([row])
     assert re.search(r"^a +0\.100 +0\.300", text, re.M)
     assert re.search(r"^not a +0\.200 +0\.400", text, re.M)
-
-
-# --- messages ---
-
-
-def test_lines_are_wrapped_at_words():
-    """Paths, however long, and the code in a traceback stay whole."""
-    text = "one two three four\n    code that is indented\n\n/a/very/long/path is"
-    lines = ["one two", "three four", "    code that is indented", "", "/a/very/long/path", "is"]
-    assert progress.wrap(text, 10).split("\n") == lines
-
-
-def test_messages_are_wrapped_on_terminals_only(monkeypatch):
-    monkeypatch.setenv("COLUMNS", "20")
-    monkeypatch.setenv("TERM", "xterm")
-    message = "dusdi: there is no such option here"
-    terminal = TerminalStream()
-    progress.say(message, terminal)
-    assert terminal.getvalue() == "dusdi: there is no\nsuch option here\n"
-    file = io.StringIO()
-    progress.say(message, file)
-    assert file.getvalue() == message + "\n"
-
-
-def test_messages_go_to_standard_error(capsys):
-    progress.say("hello")
-    assert capsys.readouterr().err == "hello\n"
 
 
 # --- the display ---

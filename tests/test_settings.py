@@ -24,7 +24,6 @@ GROUPS = {
        for group, kind in pretrain_groups(method).items()},
     **{f"ppo/{group}": kind for group, kind in DOWNSTREAM_GROUPS.items()},
 }  # fmt: skip
-ALL_FIELDS = {name for kind in GROUPS.values() for name in kind.fields()}
 
 
 def test_defaults_are_the_papers_table():

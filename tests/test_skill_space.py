@@ -8,8 +8,9 @@ import pytest
 from probes import make_space
 
 from dusdi.errors import UsageError
-from dusdi.skill_space import OneHot, SkillSpace, idle_components
+from dusdi.skill_space import SkillSpace, idle_components
 from dusdi.spaces import Box, Categorical, Sphere
+from dusdi.types import OneHot
 
 KEY = jax.random.PRNGKey(0)
 PLAIN = make_space(a=Categorical(3), b=Categorical(3))

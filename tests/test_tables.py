@@ -88,8 +88,7 @@ PRINT = """
 import sys
 sys.path.insert(0, {folder!r})
 from test_tables import TABLES
-from dusdi.cli.messages import console
-from dusdi.cli.tables import print_table
+from dusdi.cli.tables import console, print_table
 for name in ("scores", "components"):
     headings, rows, numbers_from = TABLES[name]
     print_table(console(), headings, rows, title=name, numbers_from=numbers_from)

@@ -110,7 +110,7 @@ def test_episodes_start_as_in_dm_control_and_follow_the_seed(model):
     np.testing.assert_array_equal(vector.reset(seed=3), first)
 
 
-def test_environments_are_independent(model):
+def test_environments_are_independent(model, all_cores):
     """Threads share the work, and nothing else."""
     actions = np.random.default_rng(0).uniform(-1, 1, (20, 7, 6))
     many, one = Simulation(model, 7, SUBSTEPS), Simulation(model, 1, SUBSTEPS)

@@ -17,12 +17,11 @@ from collections.abc import Callable, Sequence
 from importlib import metadata
 from pathlib import Path
 
-from dusdi.cli.messages import plain_warnings
 from dusdi.errors import UsageError, explain, own_traceback, unknown_name
-from dusdi.progress import say_error
+from dusdi.messages import plain_warnings, say_error
 from dusdi.signals import STOPPING, handling, leave
 
-USAGE_ERROR = 2  # the words of the command line ask for what can't be
+USAGE_ERROR = 2  # invalid arguments
 FAILURE = 1  # something failed, for instance the user's own code, whatever it raised
 INTERRUPTED = 130
 
@@ -60,6 +59,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with handling(STOPPING, signal.SIG_IGN):
             say_error(str(error) or "interrupted")
         return INTERRUPTED
+    except SystemExit as error:
+        if not own_traceback(error):
+            raise
+        say_error(f"your code ended the program, by SystemExit({error.code!r})")
+        return FAILURE
     except BrokenPipeError:  # whoever read the output has had enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILURE

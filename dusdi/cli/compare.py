@@ -7,12 +7,11 @@ import json
 import sys
 
 from dusdi.cli import COMMANDS
-from dusdi.cli.messages import console
 from dusdi.cli.options import JsonOptions, argument, filled, option
 from dusdi.cli.parser import Parser, Section, wants_help
-from dusdi.cli.tables import print_table
+from dusdi.cli.tables import console, print_table
 from dusdi.compare import compare
-from dusdi.progress import say
+from dusdi.messages import say
 from dusdi.settings import Group
 
 

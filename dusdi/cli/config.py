@@ -26,11 +26,12 @@ from dusdi.cli.learning import (
     settings_given,
     task_world,
 )
-from dusdi.cli.messages import console
 from dusdi.cli.options import JsonOptions, argument, filled, flag, option
 from dusdi.cli.parser import Parser, Section, wants_help
+from dusdi.cli.tables import console
 from dusdi.cli.values import value_text
 from dusdi.errors import unknown_name
+from dusdi.high_level import check_agent
 from dusdi.methods import METHODS, find_method
 from dusdi.presets import PRESETS
 from dusdi.resolve import AGENTS, DEFAULT, Resolved
@@ -116,6 +117,7 @@ def show_downstream(words: list[str]) -> None:
     if asks_help:
         parser.print_help(hints(resolve_given_downstream(task, agent, given, {})))
         return
+    check_agent(task, agent)
     resolved = resolve_given_downstream(task, agent, given, settings_given(parser, given))
     title = f"{agent} on {task.spec.name}, preset {resolved.settings.preset}"
     print_settings(title, parser, resolved, given)

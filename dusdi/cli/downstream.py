@@ -25,8 +25,8 @@ from dusdi.cli.parser import wants_help
 from dusdi.cli.worlds import folder_name, next_options
 from dusdi.errors import UsageError
 from dusdi.info import saved_world
+from dusdi.messages import say
 from dusdi.presets import PPO_PRESETS
-from dusdi.progress import say
 from dusdi.resolve import AGENTS
 from dusdi.settings import Group
 from dusdi.skills import load

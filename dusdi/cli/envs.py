@@ -10,9 +10,9 @@ from rich.padding import Padding
 from rich.text import Text
 
 from dusdi.cli import COMMANDS
-from dusdi.cli.messages import console
 from dusdi.cli.options import DebugOptions
 from dusdi.cli.parser import Parser, Section, wants_help
+from dusdi.cli.tables import console
 from dusdi.envs import WORLDS, World
 from dusdi.tasks import TASKS, make_task
 from dusdi.types import Factor

@@ -10,7 +10,6 @@ from typing import Any
 
 from dusdi.checks import check_numbers
 from dusdi.cli import COMMANDS
-from dusdi.cli.messages import console
 from dusdi.cli.options import (
     OwnWorldOptions,
     QuietOptions,
@@ -20,13 +19,13 @@ from dusdi.cli.options import (
     option,
 )
 from dusdi.cli.parser import Parser, Section, wants_help
-from dusdi.cli.tables import print_table
+from dusdi.cli.tables import console, print_table
 from dusdi.cli.worlds import own_world
 from dusdi.controller import load_controller, solves_task
 from dusdi.errors import UsageError
 from dusdi.evaluation import check_expert, evaluate_expert, measure, world_for
+from dusdi.messages import say
 from dusdi.metrics.dci import NAMES, component_scores, remarks
-from dusdi.progress import say
 from dusdi.skills import load
 from dusdi.task_evaluation import measure_task
 

@@ -8,9 +8,9 @@ from rich.table import Table
 from rich.text import Text
 
 from dusdi.cli import COMMANDS
-from dusdi.cli.messages import console
 from dusdi.cli.options import JsonOptions, RunFolderOptions
 from dusdi.cli.parser import Parser, Section, wants_help
+from dusdi.cli.tables import console
 from dusdi.info import read_run
 from dusdi.progress import metrics_view
 

@@ -22,10 +22,10 @@ from dusdi.cli.options import QuietOptions, WorldOptions, argument, filled, flag
 from dusdi.cli.parser import wants_help
 from dusdi.cli.worlds import folder_name, named_world, next_options, own_words
 from dusdi.info import fine_tuning, saved_world
+from dusdi.messages import say
 from dusdi.methods import METHODS
 from dusdi.presets import PRESETS
 from dusdi.pretraining import pretrain
-from dusdi.progress import say
 from dusdi.settings import Group
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 
 from rich import box
@@ -11,7 +12,14 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from dusdi.progress import wrap
+from dusdi.messages import wrap
+
+WIDTH_OF_FILES = 140  # of tables where the output is not a terminal
+
+
+def console() -> Console:
+    """A console for tables, which are as wide as the terminal if there is one."""
+    return Console() if sys.stdout.isatty() else Console(width=WIDTH_OF_FILES)
 
 
 def print_table(

@@ -37,8 +37,8 @@ def own_world(text: str, options: WorldOptions, like: WorldSpec | None) -> World
         return named_world(text, options, like)
     if options.factor or options.proprioception or options.env_option:
         raise UsageError(
-            "--factor, --proprioception and --env-option are for worlds of your own, and none is "
-            "named"
+            "--factor, --proprioception and --env-option are for a world that is named here; a "
+            "task of dusdi's own is set in the world that the run's skills were learned in"
         )
     return None
 

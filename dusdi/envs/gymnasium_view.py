@@ -9,7 +9,11 @@ from dusdi.envs.base import World
 
 
 class GymnasiumView(gymnasium.Env):
-    """A world as an ordinary `gymnasium.Env` without reward."""
+    """A world as an ordinary `gymnasium.Env` without reward.
+
+    It counts an episode's age itself, which all else leaves to `dusdi.stepping`: whoever uses a
+    `gymnasium.Env` begins new episodes, where a stepper does.
+    """
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": 20}
 

@@ -42,7 +42,7 @@ RANGE = 6.0  # of the remote control
 PRESSED = 0.035  # the remote control sends while the gripper is closed farther than this
 AFTERGLOW = 2  # steps for which an appliance keeps running without a signal
 #: Which appliance runs is found by chance at first, so the policy is kept random enough.
-ACTING = {"alpha": 0.05, "learn_alpha": True, "target_entropy": -0.3}
+POLICY_SETTINGS = {"alpha": 0.05, "learn_alpha": True, "target_entropy": -0.3}
 
 #: Action entries; the first two drive.
 HEAD_ACTION = slice(2, 4)
@@ -111,7 +111,7 @@ class Household(HostWorld):
     )
     views = ("room", "head", "map")
     presets = {"fast": PHYSICS_PRESET}
-    method_presets = {"fast": {"dusdi": ACTING, "diayn-mc": ACTING}}
+    method_presets = {"fast": {"dusdi": POLICY_SETTINGS, "diayn-mc": POLICY_SETTINGS}}
     published_dci = {"dusdi": (0.833, 0.834, 0.854), "diayn-mc": (0.017, 0.019, 0.752)}
     published_note = "The paper's figures are for iGibson, a world of the same kind."
 

@@ -40,10 +40,10 @@ LARGEST_LAYOUT = 2**31 - 1
 
 #: The first rewards are tiny beside the entropy of fifty action entries, so the temperature starts
 #: low; it then rises to keep the policy from becoming deterministic too early.
-ACTING = {"alpha": 0.02, "learn_alpha": True, "target_entropy": 0.4}
+POLICY_SETTINGS = {"alpha": 0.02, "learn_alpha": True, "target_entropy": 0.4}
 #: An agent on its way to its own distance passes through those of other values; the prior mixture
 #: bounds what that costs. The width of the RBF features sets how far apart the values settle.
-TELLING = {"prior_mixture": 0.3, "rbf_features": 18, "discriminator_lr": 2e-3}
+DISCRIMINATOR_SETTINGS = {"prior_mixture": 0.3, "rbf_features": 18, "discriminator_lr": 2e-3}
 
 
 class ParticleState(NamedTuple):
@@ -77,8 +77,8 @@ class MultiParticle(PicturedWorld):
     method_presets = {
         "fast": {
             "dusdi": {
-                **ACTING,
-                **TELLING,
+                **POLICY_SETTINGS,
+                **DISCRIMINATOR_SETTINGS,
                 "discount": 0.93,  # agents have a way to go
                 # Distances of other agents tell nothing, so q_psi may be weak, and matters little.
                 "penalty_hidden": (),
@@ -87,7 +87,7 @@ class MultiParticle(PicturedWorld):
                 "background_weight": 1.5,
                 "background_steps": 3_072_000,
             },
-            "diayn-mc": {**ACTING, **TELLING, "discount": 0.93},
+            "diayn-mc": {**POLICY_SETTINGS, **DISCRIMINATOR_SETTINGS, "discount": 0.93},
         }
     }
     tuning_task = "food-poison-medium"

@@ -76,7 +76,7 @@ LEG = """
 SIDES = {"right": -0.05, "left": 0.05}  # and where their legs are along y
 GEARS = {"hip": 100, "knee": 50, "ankle": 20}  # torques at full action, in newton metres
 #: One actor, and a longer horizon than in other worlds, as it takes a while to get up.
-ACTING = {
+POLICY_SETTINGS = {
     "additive_actor": False,
     "input_gain": 0.0,
     "discount": 0.99,
@@ -110,8 +110,8 @@ class Walker(HostWorld):
     method_presets = {
         "fast": {
             # Position and velocity can't be independent, so the penalty is weak.
-            "dusdi": {**ACTING, "penalty_weight": 0.1},
-            "diayn-mc": ACTING,
+            "dusdi": {**POLICY_SETTINGS, "penalty_weight": 0.1},
+            "diayn-mc": POLICY_SETTINGS,
         }
     }
 

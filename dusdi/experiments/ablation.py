@@ -10,13 +10,12 @@ import pandas as pd
 from dusdi.envs import make
 from dusdi.experiments.jobs import Job, dci_job
 from dusdi.experiments.results import Results, markdown_table, mean_and_spread, mean_text
-from dusdi.experiments.settings import Cell, Settings, paper_worlds
+from dusdi.experiments.settings import FIRST_TUNING_SEED, Cell, Settings, paper_worlds
 from dusdi.metrics.dci import NAMES
 from dusdi.resolve import PretrainSettings, resolve_pretrain
 from dusdi.sources.discriminate import rbf_entries
 from dusdi.types import WorldSpec
 
-FIRST_SEED = 100  # tuning seeds are no seeds of the other tables
 DIRECTION = "skills to states"
 #: The decisions: what is switched back, and the fields that do so.
 DECISIONS: dict[str, dict[str, Any]] = {
@@ -79,7 +78,7 @@ def cells(settings: Settings) -> list[Cell]:
         spec = make(world).spec
         variants = {settings.preset: {}, **_all_decisions(world, settings.preset)}
         # Seed after seed: if it is stopped, what is done compares all decisions.
-        for seed in range(FIRST_SEED, FIRST_SEED + settings.seeds):
+        for seed in range(FIRST_TUNING_SEED, FIRST_TUNING_SEED + settings.seeds):
             base = _effective(spec, settings.skills(world, "dusdi", seed))
             for label, fields in variants.items():
                 name = "-".join(["dusdi", *(f"{key}={value}" for key, value in fields.items())])

@@ -13,10 +13,9 @@ from pathlib import Path
 import numpy as np
 
 from dusdi.errors import CheckpointError
-from dusdi.run import read_progress
+from dusdi.run import WHEN, read_progress
 
 MOST_POINTS = 200  # of a curve in a record
-NOT_METRICS = ("step", "seed", "seconds")  # the first columns of progress.csv
 
 Curve = dict[str, list[float]]
 
@@ -34,7 +33,7 @@ def read_curve(folder: Path, end: int, metric: str | None = None) -> tuple[str, 
     path = folder / "progress.csv"
     try:
         header, rows, damaged = read_progress(path)
-        found = metric or next(name for name in header if name not in NOT_METRICS)
+        found = metric or next(name for name in header if name not in WHEN)
         columns = ("step", "seconds", found)
         places = [header.index(name) for name in columns]
         numbers = [[float(row[place]) for place in places] for row in rows]

@@ -13,15 +13,12 @@ from dusdi.experiments.task_figure import task_cells, write_task_figure
 from dusdi.methods import find_method
 from dusdi.tasks import COMPARED_TASKS
 
-#: The paper's nine methods, and SUSD, which is later.
-METHODS = ("dusdi", "diayn", "cic", "csd", "metra", "icm", "rnd", "elden", "sac", "susd")
-
 
 def cells(settings: Settings) -> list[Cell]:
     """Returns every task that methods are compared in with every method."""
     found = []
     for task in settings.chosen(COMPARED_TASKS):
-        for method in settings.methods or METHODS:
+        for method in settings.chosen_methods("fig4"):
             for seed in range(settings.seeds):
                 labels = {"task": task, "method": method, "seed": seed}
                 found += task_cells(labels, task_run(settings, task, method, seed))

@@ -16,7 +16,7 @@ def cells(settings: Settings) -> list[Cell]:
     for world in settings.chosen(WORLDS):
         for options in WORLDS[world].larger:
             place = " ".join([world, *(f"{name}={value}" for name, value in options.items())])
-            for method in settings.methods or ("dusdi",):
+            for method in settings.chosen_methods("more-factors"):
                 for seed in range(settings.seeds):
                     labels = {"world": place, "method": method, "seed": seed}
                     runs.append((labels, settings.skills(world, method, seed, options=options)))

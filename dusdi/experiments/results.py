@@ -86,8 +86,9 @@ class Results:
             if cell.labels.get("seed") == seed and source.exists():
                 words = [str(cell.labels[name]).replace(" ", "-") for name in ("world", "method")]
                 target = self.path(f"-{'-'.join(words)}.png")
-                target.parent.mkdir(parents=True, exist_ok=True)
-                copied.append(Path(shutil.copy(source, target)))
+                with replacing(target) as partial:
+                    shutil.copyfile(source, partial)
+                copied.append(target)
         return copied
 
 

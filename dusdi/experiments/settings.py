@@ -11,10 +11,12 @@ from dusdi.envs import WORLDS
 from dusdi.errors import UsageError, unknown_name
 from dusdi.experiments.jobs import Job, skills_job, task_job
 from dusdi.experiments.running import Folders
+from dusdi.methods import METHODS
 from dusdi.tasks import TASKS
 
 LEAST_STEPS = 2_000  # that DCI is measured on
 MOST_SEEDS = 10  # of an experiment: those for reporting and for tuning stay apart
+FIRST_TUNING_SEED = 100
 
 
 @dataclass(frozen=True)
@@ -30,7 +32,7 @@ class Settings:
       worlds: those whose missing jobs are run; default: all. Others are shown if they have records.
       tasks: the same for tasks.
       methods: the same for the methods that an experiment lets one choose, see
-        `dusdi.experiments.checks`; default: the paper's.
+        `dusdi.experiments.checks`; default: those that say so, see `Method.experiments`.
       task_fields: changes to the settings of downstream runs.
       jobs: how many jobs to run at a time.
       progress: whether to show how far things are.
@@ -81,6 +83,11 @@ class Settings:
             if (not self.worlds or name.split("/")[0] in self.worlds)
             and (not self.tasks or name in self.tasks)
         ]
+
+    def chosen_methods(self, experiment: str) -> Sequence[str]:
+        """Returns the methods that an experiment is to be made with."""
+        own = [name for name, method in METHODS.items() if experiment in method.experiments]
+        return self.methods or own
 
     def skills(self, world: str, method: str, seed: int, **options: Any) -> Job:
         """Returns the job of skill discovery with these settings; see `skills_job`."""

@@ -12,18 +12,18 @@ from dusdi.experiments.results import Results, markdown_table, mean_and_spread, 
 from dusdi.experiments.settings import Cell, Settings
 from dusdi.tasks import SUSD_TASKS, Task, default_options, make_task
 
-METHODS = ("susd", "dusdi")
 EPISODES = 100  # that a return is measured on, as in SUSD's code
 SCORE = "discounted_return"
 
 
 def cells(settings: Settings) -> list[Cell]:
-    """Returns every task with the skills of every method, which are learned in its layout."""
+    """Returns every task with the skills of every method, SUSD first, learned in its layout."""
     found = []
+    methods = sorted(settings.chosen_methods("susd"), key=lambda name: name != "susd")
     for task in settings.chosen(SUSD_TASKS):
         world = task.split("/")[0]
         options = default_options(task)
-        for method in settings.methods or METHODS:
+        for method in methods:
             for seed in range(settings.seeds):
                 skills = settings.skills(world, method, seed, options=options)
                 learned = settings.task(task, "ppo", seed, skills)

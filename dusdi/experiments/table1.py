@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from dusdi.envs import WORLDS
 from dusdi.experiments.dci_table import dci_cells, write_dci_table
 from dusdi.experiments.results import Results
 from dusdi.experiments.settings import Cell, Settings, paper_worlds
 
-BEYOND = ("susd",)  # methods of later papers, which the paper's table can't have
-
 
 def cells(settings: Settings) -> list[Cell]:
-    """Returns every world of the paper's table with its methods, or with those that are chosen."""
+    """Returns every world of the paper's table with every method."""
     runs = [
         ({"world": world, "method": method, "seed": seed}, settings.skills(world, method, seed))
         for world in settings.chosen(paper_worlds())
-        for method in settings.methods or (*WORLDS[world].published_dci, *BEYOND)
+        for method in settings.chosen_methods("table1")
         for seed in range(settings.seeds)
     ]
     return dci_cells(settings, runs)

@@ -18,15 +18,13 @@ import pandas as pd
 
 from dusdi.envs import WORLDS
 from dusdi.errors import UsageError
-from dusdi.experiments.fig4 import METHODS, task_run
+from dusdi.experiments.fig4 import task_run
 from dusdi.experiments.jobs import return_job
 from dusdi.experiments.results import Results, markdown_table, mean_and_spread, mean_text
-from dusdi.experiments.settings import Cell, Settings
+from dusdi.experiments.settings import FIRST_TUNING_SEED, Cell, Settings
+from dusdi.experiments.task_figure import EPISODES
 from dusdi.methods import find_method
 from dusdi.methods.base import LARGEST_GRID
-
-FIRST_SEED = 100  # tuning seeds are no seeds of the other tables
-EPISODES = 100  # that the return of a run is measured on
 
 
 def combinations(method: str) -> Iterator[dict[str, Any]]:
@@ -51,8 +49,8 @@ def cells(settings: Settings) -> list[Cell]:
     places = [f"{name}/{world.tuning_task}" for name, world in WORLDS.items() if world.tuning_task]
     for task in settings.chosen(places):
         # Seed after seed: if it is stopped, what is done compares all settings.
-        for seed in range(FIRST_SEED, FIRST_SEED + settings.seeds):
-            for method in settings.methods or METHODS:
+        for seed in range(FIRST_TUNING_SEED, FIRST_TUNING_SEED + settings.seeds):
+            for method in settings.chosen_methods("fig4"):
                 for fields in combinations(method):
                     labels = {
                         "world": task.split("/")[0],
@@ -70,8 +68,8 @@ def cells(settings: Settings) -> list[Cell]:
 def write(results: Results) -> list[Path]:
     """Writes the return of each run (CSV) and a table of the settings with what is chosen."""
     scores = results.scores("return")
-    first = FIRST_SEED
-    last = FIRST_SEED + results.settings.seeds - 1
+    first = FIRST_TUNING_SEED
+    last = FIRST_TUNING_SEED + results.settings.seeds - 1
     lines = [
         "# Settings of every method, found with equal effort",
         "",

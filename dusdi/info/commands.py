@@ -6,6 +6,7 @@ import shlex
 from typing import TYPE_CHECKING
 
 from dusdi.envs import WORLDS
+from dusdi.run import BUILT_ON
 from dusdi.tasks import TASKS
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ def _resume_pretraining(run: RunInfo) -> str:
 
 def _resume_task(run: RunInfo) -> str:
     place = run.description["world"]["name"] if _is_known(run) else OWN_WORLD
-    skills = OWN_SKILLS if {"skills", "start"} & set(run.description) else "scratch"
+    skills = OWN_SKILLS if set(BUILT_ON) & set(run.description) else "scratch"
     agent = run.settings.get("agent", "sac")
     folder = shlex.quote(str(run.folder))
     return f"dusdi downstream {skills} {place} --agent {agent} --out {folder} --resume"

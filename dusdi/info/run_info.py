@@ -17,12 +17,11 @@ from dusdi.info.settings import (
     skill_space,
 )
 from dusdi.metrics.dci import NAMES
-from dusdi.run import BUILT_ON, method_text
+from dusdi.run import BUILT_ON, WHEN, method_text
 from dusdi.settings import without_groups
 from dusdi.skill_space import idle_components
 
 SCORES = (*NAMES, "return", "random_skills", "scripted_reference")
-WHEN = ("step", "seed", "seconds")  # the columns of progress.csv that are not metrics
 
 
 @dataclass(frozen=True)

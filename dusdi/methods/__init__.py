@@ -20,7 +20,7 @@ from dusdi.methods.sac import Flat
 from dusdi.methods.susd import Susd
 from dusdi.modules import import_module
 
-#: The register. Adding a method means a file and a line here.
+#: The register, in the order of tables. Adding a method means a file and a line here.
 METHODS: dict[str, type[Method]] = {
     method.name: method
     for method in (
@@ -30,11 +30,11 @@ METHODS: dict[str, type[Method]] = {
         Cic,
         Csd,
         Metra,
-        Susd,
         Icm,
         Rnd,
         Elden,
         Flat,
+        Susd,
     )
 }
 _HANDED_IN: dict[str, type[Method]] = {}

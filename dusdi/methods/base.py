@@ -123,6 +123,7 @@ class Method(abc.ABC):
       grid: the settings that `dusdi reproduce tuning` tries, each with its values, in all
         combinations; at most `LARGEST_GRID` of them.
       used_by: what its result is for: a hierarchy that chooses skills, or fine-tuning.
+      experiments: those of `dusdi reproduce` that have it unless methods are chosen.
       learns_task: whether its reward is the world's, so that returns mean something.
       skill_space: the skills it learns.
       channels: the names of its reward channels, one Q function each.
@@ -133,6 +134,7 @@ class Method(abc.ABC):
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
     grid: ClassVar[Mapping[str, Sequence[Any]]] = {}
     used_by: ClassVar[Literal["hierarchy", "fine-tuning"]] = "hierarchy"
+    experiments: ClassVar[tuple[str, ...]] = ()
     learns_task: ClassVar[bool] = False
 
     skill_space: SkillSpace

@@ -23,6 +23,7 @@ from dusdi.methods.base import Method, MethodSettings, SingleSkillSettings
 from dusdi.nets import EnsembleMLP
 from dusdi.presets import PLAIN_SAC
 from dusdi.settings import POSITIVE, WIDEST, setting
+from dusdi.spaces import unit
 
 FLOOR = 1e-6  # of the sum over other pairs in the contrastive loss
 
@@ -71,6 +72,7 @@ class Cic(Method):
     name = "cic"
     Settings = CicSettings
     grid = {"discount": (0.93, 0.99), "target_entropy": (-0.5, 0.0)}
+    experiments = ("fig4",)
     presets = {
         "paper": dict(discount=0.99),
         "fast": {**PLAIN_SAC, "cic_hidden": (256, 256), "cic_lr": 1e-3},
@@ -111,7 +113,7 @@ class Cic(Method):
         after = self._encoded(params, batch.next_observation)
         key = self._apply(params["key"], jnp.concatenate([before, after], axis=-1))
         query = self._apply(params["query"], self.skill_space.encode(batch.skill))
-        cosines = _unit(query) @ _unit(key).T
+        cosines = unit(query) @ unit(key).T
         found = (cosines.argmax(1) == jnp.arange(len(cosines))).mean()
         return contrastive_loss(cosines, self._settings.contrast_temperature), found
 
@@ -166,7 +168,3 @@ def nearest_distances(x: jax.Array, count: int) -> jax.Array:
     between = jnp.where(jnp.eye(len(x), dtype=bool), 0.0, between)
     nearest, _ = jax.lax.top_k(-between, count)
     return jnp.sqrt(-nearest)
-
-
-def _unit(x: jax.Array) -> jax.Array:
-    return x / jnp.sqrt(jnp.sum(x**2, axis=-1, keepdims=True) + 1e-12)

@@ -41,6 +41,7 @@ class Csd(Metra):
     name = "csd"
     Settings = CsdSettings
     grid = {"discount": (0.93, 0.99), "travel_scale": (10.0, 100.0)}
+    experiments = ("fig4",)
     presets = {
         "paper": dict(discount=0.99),
         "fast": {

@@ -42,6 +42,7 @@ class DiaynMC(Method):
 
     name = "diayn-mc"
     Settings = DiaynMCSettings
+    experiments = ("table1",)
     presets = {"fast": FAST_DISCRIMINATORS}
 
     def __init__(self, spec, settings):
@@ -76,6 +77,7 @@ class Diayn(DiaynMC):
     Settings = DiaynSettings
     grid = {"discount": (0.93, 0.99), "max_skills": (64, 4096)}
     #: Soft actor-critic and discriminators that have room for as many values as it can have.
+    experiments = ("fig4",)
     presets = {
         "fast": dict(
             {**PLAIN_SAC, "actor_hidden": (128, 256), "critic_hidden": (128, 256)},

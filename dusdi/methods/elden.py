@@ -72,6 +72,7 @@ class Elden(Method):
     Settings = EldenSettings
     grid = {"discount": (0.93, 0.99), "target_entropy": (-0.5, 0.0)}
     used_by = "fine-tuning"
+    experiments = ("fig4",)
     presets = {
         "paper": dict(discount=0.99),
         "fast": {**PLAIN_SAC, "episode_length": 0, "model_hidden": (32, 32), "model_lr": 1e-3},

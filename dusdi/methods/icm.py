@@ -54,6 +54,7 @@ class Icm(Method):
     Settings = IcmSettings
     grid = {"discount": (0.93, 0.99), "target_entropy": (-0.5, 0.0)}
     used_by = "fine-tuning"
+    experiments = ("fig4",)
     presets = {
         "paper": dict(discount=0.99),
         "fast": {

@@ -27,6 +27,7 @@ class Metra(Method):
     name = "metra"
     Settings = MetraSettings
     grid = {"discount": (0.93, 0.99), "travel_scale": (1.0, 10.0)}
+    experiments = ("fig4",)
     presets = {
         "paper": dict(discount=0.99),
         "fast": {**PLAIN_SAC, **FAST_TRAVEL, "alpha": 0.02},  # rewards are small at first

@@ -23,6 +23,7 @@ class Flat(Method):
     grid = {"discount": (0.95, 0.99), "target_entropy": (-0.5, 0.0)}
     used_by = "fine-tuning"
     learns_task = True
+    experiments = ("fig4",)
     presets = {
         "paper": dict(discount=0.99),
         "fast": dict(

@@ -64,6 +64,7 @@ class Susd(Method):
     name = "susd"
     Settings = SusdSettings
     grid = {"discount": (0.93, 0.99), "travel_scale": (1.0, 10.0)}
+    experiments = ("table1", "fig4", "susd")
     presets = {
         "paper": dict(discount=0.99),
         "fast": {

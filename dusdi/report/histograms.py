@@ -14,6 +14,7 @@ from dusdi.report import style
 from dusdi.report.style import EMPTY, INK, MUTED, File, colour
 from dusdi.rollouts import Rollout
 from dusdi.skill_space import SkillSpace
+from dusdi.spaces import Grouping
 from dusdi.types import Factor, WorldSpec
 
 WHOLE = 36  # the most pairs of components and factors of which each has a histogram
@@ -58,8 +59,8 @@ def value_histograms(
         if j == 0 or not whole:
             axes.set_ylabel(space.names[i], fontsize=10, color=INK)
     note = "Where each value of a component leads; how much of the entry's variance it explains."
-    if any(component.categories is None for component in space.spaces):
-        note += " Of a continuous component z, one number z[i] is shown, by thirds of its values."
+    more = dict.fromkeys(component.grouping_note for component in space.spaces)
+    note = " ".join(filter(None, [note, *more]))
     size = 9
     note = style.wrapped(note, figure.get_figwidth(), size)
     figure.supxlabel(note, fontsize=size, color=MUTED)
@@ -82,27 +83,10 @@ class _Telling(NamedTuple):
     share: float
 
 
-Grouping = tuple[np.ndarray, list[str]]  # which group each row is in, int [n], and their names
-
-
 def _groupings(skill: np.ndarray, space: SkillSpace) -> list[list[Grouping]]:
     """Returns for each component the ways to group rows by its value."""
-    groupings = []
-    for component, columns in zip(space.components, space.columns, strict=True):
-        values = skill[:, columns]
-        if component.space.categories is None:
-            groupings.append([_thirds(column, f"z[{i}]") for i, column in enumerate(values.T)])
-        else:
-            found, group = np.unique(values[:, 0].astype(int), return_inverse=True)
-            groupings.append([(group.reshape(-1), list(map(str, found)))])
-    return groupings
-
-
-def _thirds(values: np.ndarray, name: str) -> Grouping:
-    """Rows by the thirds of a number, which are named by their bounds."""
-    low, high = np.quantile(values, (1 / 3, 2 / 3))
-    names = [f"{name} < {low:.2f}", f"{low:.2f} to {high:.2f}", f"{name} > {high:.2f}"]
-    return np.digitize(values, (low, high)), names
+    parts = zip(space.components, space.columns, strict=True)
+    return [component.space.groupings(skill[:, columns]) for component, columns in parts]
 
 
 def _most_telling(

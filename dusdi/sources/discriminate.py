@@ -124,17 +124,11 @@ class Discriminators:
     @functools.cached_property
     def _predicted(self) -> SkillSpace:
         """The components to predict, as a skill of their own."""
-        return SkillSpace(tuple(self.skill_space.components[i] for i in self.targets))
+        return self.skill_space.part(self.targets)
 
     @property
     def _single(self) -> bool:
         return len(self.masks) == 1
-
-    @functools.cached_property
-    def _columns(self) -> np.ndarray:
-        """Where the numbers of the predicted components are in a stored skill."""
-        slices = [self.skill_space.columns[i] for i in self.targets]
-        return np.concatenate([np.arange(part.start, part.stop) for part in slices])
 
     def _networks(self) -> list[EnsembleMLP]:
         """One network for everything, or an ensemble for each group of components."""
@@ -202,7 +196,7 @@ class Discriminators:
     def log_ratio(self, params: Any, batch: Batch) -> LogRatio:
         """What is known of each target component, each [B, targets]."""
         heads = self._heads(params, batch.next_observation)
-        skill = batch.skill[:, self._columns]
+        skill = batch.skill[:, self.skill_space.places(self.targets)]
         parts = [
             group.space.log_ratio(
                 head, self._predicted.gather(skill, group), background=bool(self.background)

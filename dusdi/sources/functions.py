@@ -100,8 +100,7 @@ class FunctionSource:
             )
 
     def _value(self, skill: jax.Array, target: int) -> jax.Array:
-        value = skill[:, self._space.columns[target]]
-        return value if self._space.spaces[target].categories is None else value[:, 0]
+        return self._space.spaces[target].plain(skill[:, self._space.columns[target]])
 
     def init(self, key):
         del key

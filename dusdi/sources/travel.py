@@ -103,13 +103,7 @@ class Travel:
     @functools.cached_property
     def _paid(self) -> SkillSpace:
         """The components that are paid, as a skill of their own."""
-        return SkillSpace(tuple(self.skill_space.components[i] for i in self.targets))
-
-    @functools.cached_property
-    def _columns(self) -> np.ndarray:
-        """Where the numbers of these components are in a stored skill."""
-        slices = [self.skill_space.columns[i] for i in self.targets]
-        return np.concatenate([np.arange(part.start, part.stop) for part in slices])
+        return self.skill_space.part(self.targets)
 
     @functools.cached_property
     def _sizes(self) -> np.ndarray:
@@ -160,7 +154,7 @@ class Travel:
 
     def _travelled(self, params: Any, batch: Batch) -> tuple[jax.Array, jax.Array]:
         """How far each component got in its direction, and the squared length, each [B, targets]"""
-        skill = batch.skill[:, self._columns]
+        skill = batch.skill[:, self.skill_space.places(self.targets)]
         along = []
         squares = []
         for group, move in zip(self._paid.groups, self._moves(params, batch), strict=True):
