@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from dusdi.skill_space import Component, SkillSpace
     from dusdi.skills import Skills, load
     from dusdi.spaces import Box, Categorical, Sphere
+    from dusdi.task_evaluation import evaluate_task
     from dusdi.task_learning import downstream
     from dusdi.tasks import HostTask, JaxTask, Task, make_task
     from dusdi.types import Factor, WorldSpec
@@ -56,6 +57,7 @@ _HOMES = {
     "skill_space": ("Component", "SkillSpace"),
     "skills": ("Skills", "load"),
     "spaces": ("Box", "Categorical", "Sphere"),
+    "task_evaluation": ("evaluate_task",),
     "task_learning": ("downstream",),
     "tasks": ("HostTask", "JaxTask", "Task", "make_task"),
     "types": ("Factor", "WorldSpec"),
@@ -67,8 +69,9 @@ __all__ = [
     "Box", "Categorical", "CheckpointError", "Component", "Controller", "DusdiError", "Factor",
     "HostTask", "HostWorld", "JaxTask", "JaxWorld", "Method", "NonFiniteError", "SkillEnv",
     "SkillSpace", "SkillVectorEnv", "Skills", "Sphere", "StorageError", "Task", "UsageError",
-    "VectorWorld", "World", "WorldError", "WorldSpec", "downstream", "evaluate", "from_gymnasium",
-    "load", "load_controller", "make", "make_task", "pretrain", "render", "render_task",
+    "VectorWorld", "World", "WorldError", "WorldSpec", "downstream", "evaluate", "evaluate_task",
+    "from_gymnasium", "load", "load_controller", "make", "make_task", "pretrain", "render",
+    "render_task",
 ]  # fmt: skip
 
 

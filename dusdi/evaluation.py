@@ -53,7 +53,13 @@ def evaluate(
 
 def as_skills(skills: Skills | str | Path) -> Skills:
     """The skills, loaded if they are named by their run's folder."""
-    return load(skills) if isinstance(skills, str | Path) else skills
+    if isinstance(skills, str | Path):
+        return load(skills)
+    if not isinstance(skills, Skills):
+        raise UsageError(
+            f"{skills!r} are no skills; dusdi.evaluate_task says what a solution earns"
+        )
+    return skills
 
 
 def _evaluate(

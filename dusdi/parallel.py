@@ -19,7 +19,7 @@ from typing import Any
 import jax
 
 from dusdi.messages import PlainWarnings
-from dusdi.signals import STOPPING, handling
+from dusdi.signals import STOPPING, begin_work, handling, interrupt
 
 #: How programs are compiled and kept, the same in workers as in their parent.
 COMPILATION = ("jax_compilation_cache_dir", "jax_persistent_cache_min_compile_time_secs")
@@ -104,6 +104,7 @@ def _settle(
 def _work(function: Callable[..., Any], arguments: tuple) -> Any:
     global _at_work
     _at_work = True
+    begin_work()
     try:
         if _stop.is_set():
             raise KeyboardInterrupt
@@ -117,7 +118,7 @@ def _interrupt(signum: int, frame: Any) -> None:
     global _at_work
     if _at_work:
         _at_work = False
-        raise KeyboardInterrupt
+        interrupt(signum, frame)
 
 
 def _follow_parent() -> None:

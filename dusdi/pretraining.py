@@ -56,6 +56,6 @@ def _warn_of_idle(skills: Skills, rows: Any) -> None:
         listed = ", ".join(f"{name!r} ({why})" for name, why in idle.items())
         warnings.warn(
             f"what these skill components do can't be seen in the state: {listed}; docs/chance.md "
-            "helps",
+            "helps, and so may more steps, since the first ones are random",
             stacklevel=3,
         )

@@ -21,6 +21,8 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from dusdi.signals import check_interrupted
+
 #: Kinds of metrics whose second part is not a component: `loss/critic` stands by itself.
 NOT_PER_COMPONENT = {"loss"}
 MAX_ROWS = 20  # components in the table, so that it fits on a screen
@@ -36,7 +38,8 @@ class Silent:
         pass
 
     def advance(self, done: int) -> None:
-        """Shows that so much is done in all."""
+        """Shows that so much is done in all; raises a `KeyboardInterrupt` that was lost before."""
+        check_interrupted()
 
     def log(self, done: int, rows: Sequence[Mapping[str, float]]) -> None:
         """Shows the latest metrics, a row per seed; the first metric is the headline."""
@@ -145,8 +148,12 @@ class Progress(Silent):
         if self._live:
             self._live.stop()
 
-    @_ignore_closed_output
     def advance(self, done: int) -> None:
+        super().advance(done)
+        self._show_advance(done)
+
+    @_ignore_closed_output
+    def _show_advance(self, done: int) -> None:
         now = time.monotonic()
         marks = self._marks
         marks.append((now, done))

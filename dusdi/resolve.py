@@ -89,10 +89,12 @@ class PretrainSettings(_WholeRun):
             )
         if run.num_envs % sac.steps_per_update:
             divisor = math.gcd(run.num_envs, sac.steps_per_update)
+            fit = dict.fromkeys([divisor, run.num_envs])
             raise UsageError(
                 f"num_envs ({run.num_envs}) must be a multiple of steps_per_update "
-                f"({sac.steps_per_update}); set both, for instance steps_per_update to {divisor} "
-                f"or {run.num_envs}"
+                f"({sac.steps_per_update}), since there are whole updates after each step of all "
+                f"environments; set steps_per_update, "
+                f"too, for instance to {' or '.join(map(str, fit))}"
             )
         if sac.replay_capacity % run.num_envs:
             nearest = max(1, round(sac.replay_capacity / run.num_envs)) * run.num_envs

@@ -19,6 +19,7 @@ STOPPING = [
     getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)
 ]
 PATIENCE = 1.0  # seconds in which a second signal counts as part of the first
+_interrupted = threading.Event()
 
 
 @contextmanager
@@ -42,6 +43,26 @@ def handling(numbers: list[int], handler: Any) -> Iterator[None]:
             signal.signal(number, old)
 
 
+def interrupt(number: int, frame: Any) -> None:
+    """A handler that raises a `KeyboardInterrupt`, which `check_interrupted` raises again.
+
+    Other libraries lose one that comes in the middle of their imports or callbacks.
+    """
+    _interrupted.set()
+    raise KeyboardInterrupt
+
+
+def check_interrupted() -> None:
+    """Raises a `KeyboardInterrupt` if `interrupt` has raised one since work began."""
+    if _interrupted.is_set():
+        raise KeyboardInterrupt
+
+
+def begin_work() -> None:
+    """Forgets what was interrupted before."""
+    _interrupted.clear()
+
+
 @contextmanager
 def stoppable(on_signal: Callable[[], None] = lambda: None) -> Iterator[Callable[[], bool]]:
     """Gives a function that says whether a signal came, so that the work can end in good order.
@@ -62,6 +83,7 @@ def stoppable(on_signal: Callable[[], None] = lambda: None) -> Iterator[Callable
         elif time.monotonic() - began[0] > PATIENCE:
             raise KeyboardInterrupt
 
+    check_interrupted()
     with handling(numbers, handler):
         yield lambda: bool(began)
 

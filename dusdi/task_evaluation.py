@@ -88,6 +88,27 @@ def reference_returns(task: Task, **options: Any) -> np.ndarray:
     )
 
 
+def evaluate_task(
+    solution: Controller | str | Path,
+    env: World | str | None = None,
+    *,
+    episodes: int = 100,
+    seed: int = 0,
+) -> float:
+    """The mean return of a solution per episode, with the most probable decisions.
+
+    Args:
+      solution: what `dusdi.downstream` gave, or the folder of its run.
+      env: needed only for tasks that dusdi can't make by name.
+      episodes: to measure on.
+      seed: of the episodes.
+    """
+    check_numbers(episodes=episodes, seed=seed)
+    solution = load_controller(solution) if isinstance(solution, str | Path) else solution
+    task = task_for(solution.spec, env)
+    return float(controller_returns(task, solution, episodes=episodes, seed=seed).sum(1).mean())
+
+
 def measure_task(
     path: str | Path,
     env: World | str | None = None,

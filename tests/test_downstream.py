@@ -255,6 +255,11 @@ def test_another_task_is_not_measured_in_place_of_the_runs_own(task):
     with pytest.raises(UsageError, match=r"which has 99 observations, not .*; name that \(--env"):
         task_for(wider)  # learned in a wrapper, which no name makes
     report = measure_task(task / "policy.safetensors", episodes=2)
+    assert dusdi.evaluate_task(task, episodes=2) == pytest.approx(report["return"])
+    solution = dusdi.load_controller(task)
+    assert dusdi.evaluate_task(solution, episodes=2) == pytest.approx(report["return"])
+    with pytest.raises(UsageError, match=r"are no skills; dusdi.evaluate_task says"):
+        dusdi.evaluate(solution)
     assert report["scripted_reference"] == 20.0
     assert json.loads((task / "return.json").read_text()) == report
 

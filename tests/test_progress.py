@@ -3,12 +3,16 @@
 import math
 import os
 import re
+import signal
 from collections import deque
+from contextlib import suppress
 
 import pytest
 from rich.console import Console
 
 from dusdi import progress
+from dusdi.progress import Silent
+from dusdi.signals import STOPPING, begin_work, handling, interrupt, stoppable
 
 
 def show(rows, width=80, order=()):
@@ -165,3 +169,18 @@ def test_a_signal_may_come_while_the_rate_is_worked_out(clock):
         assert display._task.fields["rate"] == "stopping"
         display._marks = Marks([(0.0, 0), (2.0, 5)])
         assert display._rate() == 2.5
+
+
+# --- interrupts that other code swallows ---
+
+
+@pytest.mark.parametrize("go_on", [lambda: Silent().advance(1), lambda: stoppable().__enter__()])
+def test_an_interrupt_that_another_library_has_lost_is_raised_again(go_on):
+    begin_work()
+    with handling(STOPPING, interrupt):
+        with suppress(BaseException):  # as callbacks and imports of other libraries do
+            signal.raise_signal(signal.SIGINT)
+        with pytest.raises(KeyboardInterrupt):
+            go_on()
+    begin_work()
+    Silent().advance(1)

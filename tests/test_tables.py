@@ -9,7 +9,7 @@ from rich.console import Console
 from terminal import python
 
 from dusdi.cli.evaluate import COMPONENT_HEADINGS, component_rows, score_rows
-from dusdi.cli.tables import column_widths, print_table
+from dusdi.cli.tables import column_widths, console, print_table
 from dusdi.metrics.dci import NAMES
 
 FACTORS = ["agent position", "ammo state", "target state"]
@@ -104,3 +104,10 @@ def test_what_a_person_sees_in_a_terminal_is_whole(width, request):
     headings = {word for heading in (*NAMES, *COMPONENT_HEADINGS) for word in heading.split()}
     assert headings <= set(words(text)), text
     assert "…" not in text and text.count("agent") >= 1 and text.count("position") >= 2
+
+
+def test_lines_that_are_piped_do_not_end_with_blanks(capsys):
+    headings, rows, numbers_from = TABLES["components"]
+    print_table(console(), headings, rows, title="components", numbers_from=numbers_from)
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) > len(rows) and [line.rstrip() for line in lines] == lines

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from dusdi.errors import UsageError, explain, own_traceback, unknown_name
 from dusdi.messages import plain_warnings, say_error
-from dusdi.signals import STOPPING, handling, leave
+from dusdi.signals import STOPPING, begin_work, handling, interrupt, leave
 
 USAGE_ERROR = 2  # invalid arguments
 FAILURE = 1  # something failed, for instance the user's own code, whatever it raised
@@ -51,7 +51,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with handling([signal.SIGINT], leave):
             run = find_command(words)
         # What `kill`, cluster schedulers and a closed terminal send is to save what Ctrl-C saves.
-        with handling(STOPPING, signal.default_int_handler), plain_warnings():
+        begin_work()
+        with handling(STOPPING, interrupt), plain_warnings():
             run(words[1:])
             sys.stdout.flush()
         return 0

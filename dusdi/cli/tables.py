@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import re
 import sys
 from collections.abc import Sequence
 
@@ -17,9 +19,21 @@ from dusdi.messages import wrap
 WIDTH_OF_FILES = 140  # of tables where the output is not a terminal
 
 
+class _Trimmed(io.TextIOBase):
+    """Standard output without the blanks that fill up the lines of a table."""
+
+    def write(self, text: str) -> int:
+        return sys.stdout.write(re.sub(r" +$", "", text, flags=re.M))
+
+    def flush(self) -> None:
+        sys.stdout.flush()
+
+
 def console() -> Console:
     """A console for tables, which are as wide as the terminal if there is one."""
-    return Console() if sys.stdout.isatty() else Console(width=WIDTH_OF_FILES)
+    if sys.stdout.isatty():
+        return Console()
+    return Console(file=_Trimmed(), width=WIDTH_OF_FILES)  # type: ignore[arg-type]
 
 
 def print_table(
