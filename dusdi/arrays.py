@@ -15,9 +15,9 @@ import numpy as np
 from safetensors import safe_open
 from safetensors.numpy import save
 
-from dusdi import files
 from dusdi.checkpoint import digest
 from dusdi.errors import CheckpointError
+from dusdi.files import replacing
 
 FORMAT = 1
 
@@ -26,7 +26,7 @@ def write_arrays(path: Path, arrays: dict[str, np.ndarray], description: Mapping
     """Writes a file; it appears once it is whole."""
     text = json.dumps({"format": FORMAT, **description})
     metadata = {"description": text, "digest": digest(arrays, text)}
-    with files.replacing(path) as partial:
+    with replacing(path) as partial:
         partial.write_bytes(save(arrays, metadata=metadata))
 
 

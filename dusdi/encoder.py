@@ -19,6 +19,7 @@ import numpy as np
 from dusdi.arrays import read_arrays, write_arrays
 from dusdi.checkpoint import digest, flatten
 from dusdi.errors import CheckpointError, UsageError
+from dusdi.files import remembered
 
 NAME = "encoder.safetensors"  # of an encoder's file in its folder, and in those of runs with it
 WHAT = "an encoder"
@@ -65,7 +66,8 @@ class Encoder:
 
     def places(self, pictures: jax.Array) -> jax.Array:
         """Where things are in pictures uint8 [B, rows, columns, 3], [B, things, 2]."""
-        return mean_places(jnp.exp(self.network.apply(self.params, pictures)), self.lines)
+        log_maps: Any = self.network.apply(self.params, pictures)
+        return mean_places(jnp.exp(log_maps), self.lines)
 
     @cached_property
     def digest(self) -> str:
@@ -96,9 +98,9 @@ def mean_places(weights: jax.Array, lines: np.ndarray) -> jax.Array:
     return jnp.stack([x, y], axis=-1)
 
 
-def load_encoder(path: str | Path) -> Encoder:
-    """The encoder in a file, or in a folder."""
-    path = Path(path)
+def load_encoder(place: str | Path) -> Encoder:
+    """The encoder in a file or a folder, or the one with that digest of a run that was loaded."""
+    path = remembered(str(place)) or Path(place)
     file = path / NAME if path.is_dir() else path
     if not file.exists():
         raise UsageError(f"there is no encoder at {path}; {ADVICE}")
@@ -106,7 +108,7 @@ def load_encoder(path: str | Path) -> Encoder:
     try:
         encoder = Encoder(_nested(arrays), description)
         side = int(description["pixels"])
-        encoder.places(np.zeros((1, side, side, 3), np.uint8))
+        encoder.places(jnp.zeros((1, side, side, 3), jnp.uint8))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise CheckpointError(
             f"{file} does not say what encoder it is: {type(error).__name__}: {error}; {ADVICE}"

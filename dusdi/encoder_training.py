@@ -115,7 +115,8 @@ class EncoderTrainer:
         state = jax.lax.fori_loop(0, EPISODE, lambda _, s: self._play(s), state)
         places = jax.vmap(self.world.places)(state.play)
         pictures = jax.vmap(self.world.picture)(state.play)
-        seen = mean_places(jnp.exp(self.network.apply(state.params, pictures)), self.lines)
+        log_maps: Any = self.network.apply(state.params, pictures)
+        seen = mean_places(jnp.exp(log_maps), self.lines)
         error = jnp.linalg.norm(seen - places, axis=-1)
         return error, jax.vmap(functools.partial(visible, self.world.discs))(places), state
 
@@ -200,7 +201,7 @@ def labelled_loss(
     The latter are weighted so that their mean is the place. It is what finds a thing that a heat
     map looks for in the wrong corner.
     """
-    log_maps = network.apply(params, pictures)
+    log_maps: Any = network.apply(params, pictures)
     lines = discs.lines(discs.pixels // STRIDE)
     target = nearest_cells(places, lines)
     entropy = -(target * log_maps).sum(1).mean()
@@ -226,7 +227,7 @@ def redrawing_loss(
 ) -> jax.Array:
     """The squared error of pictures redrawn from heat maps; the true places are not used."""
     del places
-    log_maps = network.apply(params, pictures)
+    log_maps: Any = network.apply(params, pictures)
     count = discs.pixels // STRIDE
     maps = jnp.exp(log_maps).reshape(len(pictures), count, count, -1)
     small = pictures.reshape(len(pictures), count, STRIDE, count, STRIDE, 3) / 255.0

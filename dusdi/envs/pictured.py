@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import abc
 import dataclasses
-from typing import TYPE_CHECKING, NamedTuple
+from pathlib import Path
+from typing import NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from PIL import Image, ImageDraw
 
-from dusdi.envs.base import EnvState, JaxWorld
+from dusdi.encoder import NAME, Encoder, load_encoder
+from dusdi.envs.base import EnvState, JaxWorld, World
 from dusdi.envs.raster import Discs
 from dusdi.envs.wrapper import WorldWrapper
-from dusdi.errors import UsageError
-
-if TYPE_CHECKING:
-    from dusdi.encoder import Encoder
+from dusdi.errors import UsageError, unknown_name
 
 ENLARGED = 8  # times that small pictures are shown larger
 
@@ -64,10 +64,9 @@ class Encoded(WorldWrapper):
     when an episode begins. Observations have the entries and factors of the world inside.
     """
 
-    views = ("world", "picture", "encoded")
     view = "world"
 
-    def __init__(self, world: JaxWorld, encoder: Encoder):
+    def __init__(self, world: World, encoder: Encoder):
         if not isinstance(world, PicturedWorld):
             raise UsageError(
                 f"{world.spec.name!r} shows no pictures that an encoder could see; worlds that do "
@@ -75,8 +74,10 @@ class Encoded(WorldWrapper):
             )
         encoder.check_fit(world.spec.name, world.discs.names, world.discs.pixels)
         super().__init__(world)
+        self.world: PicturedWorld = world
         options = {**world.spec.options, "encoder": encoder.digest}
         self.spec = dataclasses.replace(world.spec, options=options)
+        self.views = ("world", "picture", "encoded")
         self.encoder = encoder
 
     def inner_state(self, state):
@@ -101,11 +102,14 @@ class Encoded(WorldWrapper):
     def _see(self, inner: EnvState) -> jax.Array:
         return self.encoder.places(self.world.picture(inner)[None])[0]
 
+    def save_parts(self, folder):
+        super().save_parts(folder)
+        self.encoder.save(folder / NAME)
+
     def choose_view(self, view):
-        if view in self.views:
-            self.view = view
-        else:
-            self.world.choose_view(view)
+        if view not in self.views:
+            raise unknown_name("view", view, self.views)
+        self.view = view
 
     def render(self, state):
         if self.view == "world":
@@ -129,3 +133,19 @@ def enlarged(picture: np.ndarray, discs: Discs, places: np.ndarray | None = None
             draw.line((x - 5, y, x + 5, y), dark, 2)
             draw.line((x, y - 5, x, y + 5), dark, 2)
     return np.array(image)
+
+
+def encoded(world: World, encoder: Encoder | str | Path) -> Encoded:
+    """A world seen through an encoder, or the one in a file or folder."""
+    found = encoder if isinstance(encoder, Encoder) else load_encoder(encoder)
+    return Encoded(world, found)
+
+
+def encoded_pictures(world: PicturedWorld, encoder: Encoder, count: int = 4) -> np.ndarray:
+    """Pictures of first states side by side, with circles where the encoder sees things."""
+    states = [world.reset(key) for key in jax.random.split(jax.random.PRNGKey(0), count)]
+    pictures = [np.asarray(world.picture(state)) for state in states]
+    places = np.asarray(encoder.places(jnp.asarray(np.stack(pictures))))
+    shown = [enlarged(one, world.discs, at) for one, at in zip(pictures, places, strict=True)]
+    gap = np.full((len(shown[0]), ENLARGED, 3), 128, np.uint8)
+    return np.concatenate([part for one in shown for part in (one, gap)][:-1], axis=1)
