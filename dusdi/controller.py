@@ -18,6 +18,7 @@ from dusdi.skills import (
     find_policy,
     kind_in,
     named,
+    remember_encoder,
     undescribed,
     whole_number,
 )
@@ -143,10 +144,12 @@ def load_controller(path: str | Path, seed: int = 0) -> Controller:
         if kind == "flat":
             policy = Skills(description, arrays, file.parent)
             policy.check()
+            remember_encoder(policy.spec, file.parent)
             return FlatController(policy)
         controller = SkillController(description, arrays, file.parent)
         controller.check()
-        return controller
+    remember_encoder(controller.spec, file.parent)
+    return controller
 
 
 def solves_task(path: str | Path) -> bool:

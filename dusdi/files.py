@@ -18,6 +18,8 @@ try:
 except ImportError:  # Windows has no such locks
     fcntl = None  # type: ignore[assignment]
 
+#: Where the files are that descriptions of runs name by their digests.
+_BY_DIGEST: dict[str, Path] = {}
 PARTIAL = ".partial"  # part of the names of unfinished files
 
 
@@ -104,3 +106,14 @@ def append(path: Path) -> IO[str]:
         return os.open(name, flags | getattr(os, "O_NOFOLLOW", 0), 0o666)
 
     return open(path, "a", newline="", encoding="utf-8", opener=opener)
+
+
+def remember(digest: str, path: Path) -> None:
+    """Notes where a file is that a description names by its digest; what is not there is not."""
+    if path.exists():
+        _BY_DIGEST[digest] = path
+
+
+def remembered(digest: str) -> Path | None:
+    """Where the file with that digest is, if a run that carries it was loaded."""
+    return _BY_DIGEST.get(digest)

@@ -91,6 +91,8 @@ def learn(
             state = first_or_saved_state(trainer, previous)
             if actor is not None:
                 state = started(state, settings, *actor)
+            if folder is not None:
+                env.save_parts(folder)
             state, rows = run_training(trainer, state, description, folder, progress=progress)
             step = int(state.iteration) * trainer.steps_per_iteration
             policy = trainer.policies(state)[0]

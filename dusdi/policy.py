@@ -7,22 +7,18 @@ description: skills, factors, world, provenance. One reads it without any of wha
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from safetensors import safe_open
-from safetensors.numpy import save
 
-from dusdi import files
-from dusdi.checkpoint import digest
-from dusdi.errors import CheckpointError
+from dusdi.arrays import read_arrays, write_arrays
 from dusdi.normalise import CLIP, EPSILON
 
 Policy = dict[str, np.ndarray]  # arrays by name
-FORMAT = 1
+WHAT = "a policy file"
+ADVICE = "resume its run with --resume to have it written again"
 
 
 def fold_actor(agent: Any, params: Any, normaliser: Any) -> Policy:
@@ -153,41 +149,14 @@ def policy_name(seeds: int, seed: int) -> str:
 
 def write_policy(path: Path, policy: Policy, description: Mapping[str, Any]) -> None:
     """Writes a policy file; it appears once it is whole."""
-    text = json.dumps({"format": FORMAT, **description})
-    metadata = {"description": text, "digest": digest(policy, text)}
-    with files.replacing(path) as partial:
-        partial.write_bytes(save(policy, metadata=metadata))
+    write_arrays(path, policy, description)
 
 
 def read_description(path: Path) -> dict[str, Any]:
     """What a policy file says of itself; no arrays are read."""
-    return _read(path, arrays=False)[0]
+    return read_arrays(path, WHAT, ADVICE, whole=False)[0]
 
 
 def read_policy(path: Path) -> tuple[dict[str, Any], Policy]:
     """The description and the arrays in a policy file."""
-    return _read(path, arrays=True)
-
-
-def _read(path: Path, arrays: bool) -> tuple[dict[str, Any], Policy]:
-    damaged = f"{path} is damaged or not a policy file of dusdi's"
-    advice = "resume its run with --resume to have it written again"
-    try:
-        with safe_open(path, framework="numpy") as file:
-            metadata = file.metadata() or {}
-            found = {name: file.get_tensor(name) for name in list(file.keys())} if arrays else {}
-        text = metadata.get("description", "")
-        description = json.loads(text)
-        altered = arrays and metadata.get("digest") != digest(found, text)
-    except BaseException as error:  # safetensors' panics are no ordinary exceptions
-        if isinstance(error, KeyboardInterrupt | SystemExit):
-            raise
-        raise CheckpointError(f"{damaged} ({error}); {advice}") from error
-    if altered:
-        raise CheckpointError(f"{damaged}: its contents do not match its digest; {advice}")
-    if not isinstance(description, dict) or description.get("format") != FORMAT:
-        raise CheckpointError(f"{damaged}: it should say format {FORMAT}; {advice}")
-    broken = [name for name, array in found.items() if np.isnan(array).any()]
-    if broken:
-        raise CheckpointError(f"{damaged}: {broken[0]} is not finite; {advice}")
-    return description, found
+    return read_arrays(path, WHAT, ADVICE)

@@ -15,10 +15,12 @@ import numpy as np
 
 from dusdi.checkpoint import UNREADABLE, newest_first
 from dusdi.errors import CheckpointError, NonFiniteError, UsageError, missing_run
+from dusdi.files import remember
 from dusdi.policy import Policy, forward, policy_name, read_description, read_policy
 from dusdi.skill_space import SkillSpace
 from dusdi.types import Array, WorldSpec
 
+ENCODER_NAME = "encoder.safetensors"  # in the folder of a run that sees pictures
 KINDS = ("skills", "flat", "hierarchy")  # what a policy file can hold
 MOST_SEEDS = 10_000  # of a run; more than that is nothing that a policy file says truly
 
@@ -138,7 +140,14 @@ def load(path: str | Path, seed: int = 0) -> Skills:
             )
         skills = Skills(description, arrays, file.parent)
         skills.check()
+    remember_encoder(skills.spec, file.parent)
     return skills
+
+
+def remember_encoder(spec: WorldSpec, folder: Path) -> None:
+    """Notes where the encoder of a run's world is, which the run's folder carries."""
+    if "encoder" in spec.options:
+        remember(spec.options["encoder"], folder / ENCODER_NAME)
 
 
 def kind_in(description: Mapping[str, Any]) -> str:

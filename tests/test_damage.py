@@ -10,10 +10,11 @@ from safetensors.numpy import save, save_file
 
 import dusdi
 from dusdi import checkpoint
+from dusdi.arrays import FORMAT
 from dusdi.controller import load_controller, solves_task
 from dusdi.errors import CheckpointError, NonFiniteError, UsageError
 from dusdi.info import read_run
-from dusdi.policy import FORMAT, read_description, read_policy, write_policy
+from dusdi.policy import read_description, read_policy, write_policy
 
 pytestmark = pytest.mark.usefixtures("shared_programs")
 

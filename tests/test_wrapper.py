@@ -168,5 +168,7 @@ def test_a_wrapped_world_is_pretrained_and_a_task_in_it_is_learned():
     assert controller.spec.name == "gunner-2d-mixed/limited"
     plain = reference_returns(make_task("gunner-2d/limited"), episodes=2, seed=0)
     np.testing.assert_array_equal(reference_returns(task, episodes=2, seed=0), plain)
-    with pytest.raises(UsageError, match="'gunner-2d-mixed', but the task is set in 'gunner-2d'; "):
+    with pytest.raises(
+        UsageError, match="'gunner-2d-mixed', but the task is set in 'gunner-2d', which has "
+    ):
         dusdi.downstream(skills, "gunner-2d/limited", preset="debug", progress=False)

@@ -30,6 +30,7 @@ ABOUT = "Discover disentangled skills without reward, and put them to work."
 #: What each command does. `dusdi.cli` has a module of each name.
 COMMANDS = {
     "envs": "list the worlds, their factors and sizes, and their tasks",
+    "encode": "train an encoder, through which a world is seen in pictures",
     "pretrain": "discover skills in a world, without reward",
     "downstream": "learn a task with a run's skills, or without any (agent sac)",
     "config": "show the settings that a run would use, and where each value comes from",

@@ -13,13 +13,15 @@ from dusdi.envs.gymnasium_view import GymnasiumView
 from dusdi.envs.household import Household
 from dusdi.envs.importing import PREFIX, import_world
 from dusdi.envs.particle import MultiParticle
+from dusdi.envs.pictured import Encoded, PicturedWorld, encoded
 from dusdi.envs.walker import Walker
 from dusdi.envs.wrapper import HostWorldWrapper, WorldWrapper
 from dusdi.errors import UsageError, unknown_name
 
 __all__ = [
-    "WORLDS", "GymnasiumView", "HostWorld", "HostWorldWrapper", "JaxWorld", "VectorWorld", "World",
-    "WorldWrapper", "as_world", "from_gymnasium", "import_world", "make", "make_gymnasium",
+    "WORLDS", "Encoded", "GymnasiumView", "HostWorld", "HostWorldWrapper", "JaxWorld",
+    "PicturedWorld", "VectorWorld", "World", "WorldWrapper", "as_world", "from_gymnasium",
+    "import_world", "make", "make_gymnasium",
 ]  # fmt: skip
 
 WORLDS: dict[str, type[World]] = {
@@ -31,7 +33,10 @@ WORLDS: dict[str, type[World]] = {
 
 
 def make(name: str, /, **options: Any) -> World:
-    """The registered world of that name."""
+    """The registered world of that name.
+
+    With the option `encoder` (a file, its folder, or an `Encoder`) it is seen in pictures.
+    """
     if name not in WORLDS:
         known = name.removeprefix(PREFIX)
         if known in gymnasium.registry:
@@ -41,10 +46,12 @@ def make(name: str, /, **options: Any) -> World:
                 f"dusdi.from_gymnasium({known!r}, factors={{...}}) in Python"
             )
         raise unknown_name("world", name, WORLDS)
+    encoder = options.pop("encoder", None)
     try:
-        return WORLDS[name](**options)
+        world = WORLDS[name](**options)
     except TypeError as error:
         raise UsageError(f"world {name!r} does not take these options: {error}") from error
+    return world if encoder is None else encoded(world, encoder)
 
 
 def make_gymnasium(world: str, render_mode: str | None = None, **options: Any) -> gymnasium.Env:

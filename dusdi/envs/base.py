@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -125,6 +126,9 @@ class World(abc.ABC):
 
     def check_installed(self) -> None:  # noqa: B027
         """Raises a `UsageError` if packages that it needs are missing; most worlds need none."""
+
+    def save_parts(self, folder: Path) -> None:  # noqa: B027
+        """Writes what making it again needs besides its options; nothing by default."""
 
     def choose_view(self, view: str) -> None:
         """Makes vectors from now on render that kind of image."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from PIL import Image, ImageDraw, ImageFont
+from PIL import Image, ImageColor, ImageDraw, ImageFont
 
 SUPERSAMPLING = 2
 PAPER = "#fafaf7"
@@ -24,6 +24,11 @@ HUES = (  # ten colours that are easy to tell apart; worlds with more things rep
 def fade(colour: str, opacity: float) -> str:
     """A `#rrggbb` colour with an opacity from 0 to 1."""
     return f"{colour}{round(255 * opacity):02x}"
+
+
+def rgb(colour: str) -> tuple[float, ...]:
+    """The red, green and blue of a `#rrggbb` colour, from 0 to 1."""
+    return tuple(part / 255 for part in ImageColor.getrgb(colour))
 
 
 class Canvas:

@@ -13,8 +13,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dusdi.envs.base import EXPERT_VALUES, JaxWorld
-from dusdi.envs.canvas import HUES, INK, PAPER, Canvas, fade
+from dusdi.envs.base import EXPERT_VALUES
+from dusdi.envs.canvas import HUES, INK, PAPER, Canvas, fade, rgb
+from dusdi.envs.pictured import PicturedWorld
+from dusdi.envs.raster import Discs
 from dusdi.errors import UsageError
 from dusdi.types import Factor, WorldSpec
 
@@ -27,6 +29,12 @@ REACH = 1.25  # a little less than every agent can be away from its station, whe
 FULL_ACTION = 5  # action entries per agent: (none, +x, -x, +y, -y)
 SIMPLE_ACTION = 2  # action entries per agent: (x, y)
 MOST_AGENTS = 1000
+# Pictures, as in the first release: 64 pixels, of which the square takes 58, and agents over
+# stations, both in the agent's colour.
+PIXELS = 64
+PIXELS_PER_UNIT = 28.8
+AGENT_RADIUS = 3.2
+STATION_RADIUS = 5.3
 LARGEST_LAYOUT = 2**31 - 1
 
 
@@ -52,7 +60,7 @@ class ParticleState(NamedTuple):
     station: jax.Array
 
 
-class MultiParticle(JaxWorld):
+class MultiParticle(PicturedWorld):
     """n agents and n stations.
 
     The observation is n distances, n times [vx, vy, px, py] of an agent, n times [x, y] of a
@@ -114,6 +122,7 @@ class MultiParticle(JaxWorld):
             factors=list_factors(agents),
             episode_length=1000,
         )
+        self.discs = list_discs(agents)
 
     def expert(self, state, skill):
         """Keeps each agent at one of five even distances from its station.
@@ -168,6 +177,14 @@ class MultiParticle(JaxWorld):
         agents = jnp.concatenate([state.velocity, state.position], axis=1)
         return jnp.concatenate([distance, agents.ravel(), state.station.ravel()])
 
+    def places(self, state):
+        return jnp.concatenate([state.station, state.position])
+
+    def observe_places(self, places, before):
+        station, position = jnp.split(places, 2)
+        velocity = (position - jnp.split(before, 2)[1]) / TIME_STEP
+        return self.observe(ParticleState(position, velocity, station))
+
     def render(self, state):
         return self.draw(state).image()
 
@@ -186,6 +203,21 @@ class MultiParticle(JaxWorld):
             canvas.line(agent, agent + TIME_STEP * speed, fade(INK, 0.8), 2)
             canvas.disc(agent, 0.045, colour, INK, 1.5)
         return canvas
+
+
+def list_discs(agents: int) -> Discs:
+    """The discs of a picture: stations, and agents over them."""
+    hues = [rgb(HUES[i % len(HUES)]) for i in range(agents)]
+    names = [f"{kind} {i}" for kind in ("station", "agent") for i in range(agents)]
+    radii = np.repeat(np.array([STATION_RADIUS, AGENT_RADIUS], np.float32), agents)
+    return Discs(
+        names=tuple(names),
+        radii=radii,
+        colours=np.array(hues * 2, np.float32),
+        paper=np.ones(3, np.float32),
+        pixels=PIXELS,
+        scale=PIXELS_PER_UNIT,
+    )
 
 
 def _is_whole(value: Any) -> bool:

@@ -82,6 +82,9 @@ class WorldWrapper(JaxWorld):
     def check_installed(self):
         self.world.check_installed()
 
+    def save_parts(self, folder):
+        self.world.save_parts(folder)
+
     def choose_view(self, view):
         self.world.choose_view(view)
 

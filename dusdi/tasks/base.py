@@ -16,6 +16,7 @@ import dataclasses
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -139,6 +140,9 @@ class Task(World):
 
     def check_installed(self) -> None:
         self.world.check_installed()
+
+    def save_parts(self, folder: Path) -> None:
+        self.world.save_parts(folder)
 
     def _unwrap(self, world: EnvState) -> EnvState:
         """The state of the unwrapped world."""

@@ -1,0 +1,84 @@
+"""`dusdi encode`: trains an encoder of a world's pictures."""
+
+from __future__ import annotations
+
+import dataclasses
+import shlex
+import sys
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+from dusdi.checks import check_writable
+from dusdi.cli import COMMANDS
+from dusdi.cli.options import QuietOptions, WorldOptions, argument, filled, flag, option
+from dusdi.cli.parser import Parser, Section, wants_help
+from dusdi.cli.tables import console, print_table
+from dusdi.cli.worlds import folder_name, named_world
+from dusdi.encoder import NAME
+from dusdi.encoder_training import train_encoder
+from dusdi.envs.pictured import PicturedWorld, encoded_pictures
+from dusdi.errors import UsageError
+from dusdi.messages import say
+from dusdi.settings import Group
+
+PICTURE = "encoder.png"
+HEADINGS = ("things", "mean error", "95 %", "where half covered or more", "share of these")
+
+
+@dataclasses.dataclass(frozen=True)
+class EncodeOptions(Group):
+    """What to train."""
+
+    env: str = argument("ENV", "a world that shows pictures: multi-particle")
+    labels: bool = flag("learn from the true places, as in the paper (default)")
+    no_labels: bool = flag("learn by redrawing pictures, without the true places")
+    updates: int = option(4000, "gradient updates")
+    batch_size: int = option(64, "pictures per update")
+    seed: int = option(0, "seed of random play and network")
+    out: str = option("", "folder (default: runs/ENV-encoder-labels-seedS or -redrawing-)", "DIR")
+
+
+def run(words: list[str]) -> None:
+    """Runs the command."""
+    sections = [
+        Section("", EncodeOptions),
+        Section("world", WorldOptions),
+        Section("", QuietOptions),
+    ]
+    parser = Parser("encode", COMMANDS["encode"], sections)
+    if wants_help(words):
+        parser.print_help()
+        return
+    given = parser.parse(words)
+    options = filled(EncodeOptions, given)
+    if options.labels and options.no_labels:
+        raise UsageError("--labels and --no-labels contradict each other; name one of them")
+    world = named_world(options.env, filled(WorldOptions, given))
+    if not isinstance(world, PicturedWorld):
+        raise UsageError(f"{world.spec.name!r} shows no pictures that an encoder could learn")
+    how = "redrawing" if options.no_labels else "labels"
+    default = f"runs/{folder_name(options.env)}-encoder-{how}-seed{options.seed}"
+    folder = Path(options.out or default)
+    if (folder / NAME).exists():
+        raise UsageError(f"{folder} holds an encoder already; name another place with --out")
+    check_writable(folder)
+    encoder = train_encoder(
+        world,
+        labels=not options.no_labels,
+        updates=options.updates,
+        batch_size=options.batch_size,
+        seed=options.seed,
+        progress="quiet" not in given,
+    )
+    encoder.save(folder / NAME)
+    Image.fromarray(np.asarray(encoded_pictures(world, encoder))).save(folder / PICTURE)
+    rows = [
+        [kind, *(f"{one[name]:.3f}" for name in ("mean", "95 %", "covered", "share covered"))]
+        for kind, one in encoder.description["errors"].items()
+    ]
+    title = "distance between true and seen place, in units of the world"
+    print_table(console(), HEADINGS, rows, title=title, numbers_from=1)
+    say(f"encoder and pictures in {folder}", sys.stdout)
+    print(f"next: dusdi pretrain {options.env} --env-option encoder={shlex.quote(str(folder))}")

@@ -1,0 +1,62 @@
+"""Small pictures of discs, drawn in JAX, so that compiled programs can look at them."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+EDGE = 0.5  # pixels on both sides of a disc's edge over which it fades
+
+
+@dataclasses.dataclass(frozen=True)
+class Discs:
+    """What a picture of discs looks like; where they are is given when it is drawn.
+
+    Attributes:
+      names: of the discs, those behind first.
+      radii: [m], in pixels.
+      colours: [m, 3], from 0 to 1.
+      paper: [3], the colour behind them.
+      pixels: height and width of the picture.
+      scale: pixels per unit of the world, whose (0, 0) is in the middle.
+    """
+
+    names: tuple[str, ...]
+    radii: np.ndarray
+    colours: np.ndarray
+    paper: np.ndarray
+    pixels: int
+    scale: float
+
+    def lines(self, cells: int) -> np.ndarray:
+        """Where the middles of so many columns lie, from left to right, in units of the world."""
+        size = self.pixels / cells
+        return (((np.arange(cells) + 0.5) * size - self.pixels / 2) / self.scale).astype(np.float32)
+
+    def cover(self, places: jax.Array) -> jax.Array:
+        """How much of each pixel each disc at `places` [m, 2] takes, [m, rows, columns].
+
+        Rows go from the top, where y is large, to the bottom.
+        """
+        lines = jnp.asarray(self.lines(self.pixels))
+        across = (lines - places[:, :1]) ** 2
+        down = (-lines - places[:, 1:]) ** 2
+        distance = jnp.sqrt(down[:, :, None] + across[:, None, :])
+        return jnp.clip((self.radii[:, None, None] - distance * self.scale) + EDGE, 0.0, 1.0)
+
+    def paint(self, cover: jax.Array) -> jax.Array:
+        """A picture [rows, columns, 3] of discs of which each takes a part of each pixel.
+
+        `cover` is [m, rows, columns]; colours are from 0 to 1.
+        """
+        picture = jnp.broadcast_to(jnp.asarray(self.paper), (*cover.shape[1:], 3))
+        for taken, colour in zip(cover, self.colours, strict=True):
+            picture = picture + taken[..., None] * (colour - picture)
+        return picture
+
+    def draw(self, places: jax.Array) -> jax.Array:
+        """The picture of discs at `places` [m, 2], uint8 [rows, columns, 3]."""
+        return jnp.round(self.paint(self.cover(places)) * 255).astype(jnp.uint8)
