@@ -18,12 +18,14 @@ from dusdi.cli.tables import console, print_table
 from dusdi.cli.worlds import folder_name, named_world
 from dusdi.encoder import NAME
 from dusdi.encoder_training import train_encoder
+from dusdi.envs import WORLDS
 from dusdi.envs.pictured import PicturedWorld, encoded_pictures
 from dusdi.errors import UsageError
 from dusdi.messages import say
 from dusdi.settings import Group
 
 PICTURE = "encoder.png"
+PICTURED = [name for name, kind in WORLDS.items() if issubclass(kind, PicturedWorld)]
 HEADINGS = ("things", "mean error", "95 %", "where half covered or more", "share of these")
 
 
@@ -31,7 +33,7 @@ HEADINGS = ("things", "mean error", "95 %", "where half covered or more", "share
 class EncodeOptions(Group):
     """What to train."""
 
-    env: str = argument("ENV", "a world that shows pictures: multi-particle")
+    env: str = argument("ENV", f"a world that shows pictures: {', '.join(PICTURED)}")
     labels: bool = flag("learn from the true places, as in the paper (default)")
     no_labels: bool = flag("learn by redrawing pictures, without the true places")
     updates: int = option(4000, "gradient updates")
