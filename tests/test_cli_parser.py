@@ -340,7 +340,7 @@ def test_wrong_words_are_explained_in_a_line(tmp_path, monkeypatch, capsys, word
         ("--steps 1" + "0" * 400, "steps is far too large"),
         ("--steps 1000", "nothing would be learned in 1,000 steps: the first 10,240 are random"),
         ("--batch-size 4096 --replay-capacity 256", "must not be more than replay_capacity"),
-        ("--num-envs 100", "for instance steps_per_update to 4 or 100"),
+        ("--num-envs 100", "for instance to 4 or 100"),
         ("--seed -1", "seed must be at least 0"),
         ("--actor-hidden 0", "each entry of actor_hidden must be positive"),
         ("--actor-hidden none", "at least one layer"),

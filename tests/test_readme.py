@@ -45,7 +45,8 @@ def test_use_from_python(tmp_path, monkeypatch, capsys):
     exec(code, names)
     assert names["solution"].step == 4_000 and names["action"].shape == (1, 5)
     assert names["task"].action_space == gymnasium.spaces.MultiDiscrete([5, 5, 5])
-    assert 0 <= float(capsys.readouterr().out) <= 1
+    disentanglement, earned = map(float, capsys.readouterr().out.split())
+    assert 0 <= disentanglement <= 1 and 0 <= earned <= 20
     assert (tmp_path / "skills.gif").read_bytes().startswith(b"GIF8")
 
 

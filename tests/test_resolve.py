@@ -123,7 +123,7 @@ def test_flat_runs_leave_the_worlds_presets_for_skills_out():
     ("fields", "message"),
     [
         ({"alhpa": 1.0}, "unknown setting 'alhpa'; did you mean alpha"),
-        ({"num_envs": 6, "steps_per_update": 4}, "steps_per_update to 2 or 6"),
+        ({"num_envs": 6, "steps_per_update": 4}, "steps_per_update, too, for instance to 2 or 6"),
         ({"num_envs": 3, "steps_per_update": 1}, "replay_capacity .* for instance 2049"),
         ({"mask_steps": 50}, "mask_steps .50. must be smaller than skill_length"),
         ({"normalise_observations": False}, "rbf_features need normalise_observations"),
