@@ -20,6 +20,8 @@ from dusdi.errors import CheckpointError
 from dusdi.files import replacing
 
 FORMAT = 1
+#: Of an encoder, in its own folder and in those of runs that see pictures.
+ENCODER_NAME = "encoder.safetensors"
 
 
 def write_arrays(path: Path, arrays: dict[str, np.ndarray], description: Mapping[str, Any]) -> None:

@@ -15,13 +15,13 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
+from flax.errors import FlaxError
 
-from dusdi.arrays import read_arrays, write_arrays
+from dusdi.arrays import ENCODER_NAME, read_arrays, write_arrays
 from dusdi.checkpoint import digest, flatten
 from dusdi.errors import CheckpointError, UsageError
 from dusdi.files import remembered
 
-NAME = "encoder.safetensors"  # of an encoder's file in its folder, and in those of runs with it
 WHAT = "an encoder"
 ADVICE = "train one by dusdi encode"
 STRIDE = 2  # pixels of a cell of a heat map
@@ -101,7 +101,7 @@ def mean_places(weights: jax.Array, lines: np.ndarray) -> jax.Array:
 def load_encoder(place: str | Path) -> Encoder:
     """The encoder in a file or a folder, or the one with that digest of a run that was loaded."""
     path = remembered(str(place)) or Path(place)
-    file = path / NAME if path.is_dir() else path
+    file = path / ENCODER_NAME if path.is_dir() else path
     if not file.exists():
         raise UsageError(f"there is no encoder at {path}; {ADVICE}")
     description, arrays = read_arrays(file, WHAT, ADVICE)
@@ -109,7 +109,7 @@ def load_encoder(place: str | Path) -> Encoder:
         encoder = Encoder(_nested(arrays), description)
         side = int(description["pixels"])
         encoder.places(jnp.zeros((1, side, side, 3), jnp.uint8))
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, FlaxError) as error:
         raise CheckpointError(
             f"{file} does not say what encoder it is: {type(error).__name__}: {error}; {ADVICE}"
         ) from error

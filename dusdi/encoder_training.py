@@ -15,8 +15,9 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
+from dusdi.checks import check_numbers
 from dusdi.encoder import STRIDE, Encoder, HeatMaps, mean_places
-from dusdi.envs.base import EnvState
+from dusdi.envs.base import EnvState, select
 from dusdi.envs.pictured import PicturedWorld
 from dusdi.envs.raster import Discs
 from dusdi.errors import UsageError
@@ -63,6 +64,7 @@ class EncoderTrainer:
     ):
         if not isinstance(world, PicturedWorld):
             raise UsageError(f"{world.spec.name!r} shows no pictures that an encoder could learn")
+        check_numbers(updates=updates, batch_size=batch_size, seed=seed)
         self.world = world
         self.labels = labels
         self.updates = updates
@@ -71,7 +73,6 @@ class EncoderTrainer:
         self.network = HeatMaps(len(world.discs.names))
         self.lines = world.discs.lines(world.discs.pixels // STRIDE)
         self._adam = optax.adam(optax.cosine_decay_schedule(learning_rate, updates))
-        self._learning_rate = learning_rate
         loss = labelled_loss if labels else redrawing_loss
         self._loss = functools.partial(loss, self.network, world.discs)
 
@@ -104,10 +105,8 @@ class EncoderTrainer:
         play = jax.vmap(self.world.step)(state.play, action, keys)
         fresh = jax.vmap(self.world.reset)(jax.random.split(reset_key, self.batch_size))
         done = state.age + 1 >= EPISODE
-        pick = lambda a, b: jnp.where(done.reshape(-1, *[1] * (a.ndim - 1)), a, b)  # noqa: E731
-        play = jax.tree.map(pick, fresh, play)
         age = jnp.where(done, 0, state.age + 1)
-        return state._replace(play=play, action=action, key=key, age=age)
+        return state._replace(play=select(done, fresh, play), action=action, key=key, age=age)
 
     @functools.partial(jax.jit, static_argnums=0)
     def test(self, state: TrainingState) -> tuple[jax.Array, jax.Array, TrainingState]:
@@ -165,7 +164,7 @@ def _description(trainer: EncoderTrainer, state: TrainingState) -> dict[str, Any
     }
 
 
-def summary(error: np.ndarray, share: np.ndarray, discs: Discs) -> dict[str, dict[str, float]]:
+def summary(error: np.ndarray, share: np.ndarray, discs: Discs) -> dict[str, dict[str, Any]]:
     """Mean errors of each kind of thing, from errors and visible shares [B, things]."""
     kinds = np.array([name.rpartition(" ")[0] or name for name in discs.names])
     found = {}
@@ -176,7 +175,7 @@ def summary(error: np.ndarray, share: np.ndarray, discs: Discs) -> dict[str, dic
         found[str(kind)] = {
             "mean": float(values.mean()),
             "95 %": float(np.quantile(values, 0.95)),
-            "covered": float(values[covered].mean()) if covered.any() else float("nan"),
+            "covered": float(values[covered].mean()) if covered.any() else None,
             "share covered": float(covered.mean()),
         }
     return found

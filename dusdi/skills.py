@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from dusdi.arrays import ENCODER_NAME
 from dusdi.checkpoint import UNREADABLE, newest_first
 from dusdi.errors import CheckpointError, NonFiniteError, UsageError, missing_run
 from dusdi.files import remember
@@ -20,7 +21,6 @@ from dusdi.policy import Policy, forward, policy_name, read_description, read_po
 from dusdi.skill_space import SkillSpace
 from dusdi.types import Array, WorldSpec
 
-ENCODER_NAME = "encoder.safetensors"  # in the folder of a run that sees pictures
 KINDS = ("skills", "flat", "hierarchy")  # what a policy file can hold
 MOST_SEEDS = 10_000  # of a run; more than that is nothing that a policy file says truly
 

@@ -140,6 +140,11 @@ def test_files_that_hold_no_encoder_are_refused(tmp_path):
     with pytest.raises(CheckpointError, match="damaged or not an encoder"):
         load_encoder(path)
     made = untrained()
+    made.params["params"]["Conv_0"]["kernel"] = np.zeros((1, 1, 3, 16), np.float32)
+    made.save(path)
+    with pytest.raises(CheckpointError, match="does not say what encoder it is"):
+        load_encoder(path)
+    made = untrained()
     del made.description["lines"]
     made.save(path)
     with pytest.raises(CheckpointError, match="does not say what encoder it is: KeyError"):
@@ -215,10 +220,15 @@ def test_an_encoder_from_the_command_line(tmp_path, capsys, monkeypatch):
     assert main(["encode", *words.split()]) == 0
     out = capsys.readouterr().out
     folder = tmp_path / "runs" / "multi-particle-encoder-redrawing-seed0"
-    assert "station" in out and "next: dusdi pretrain multi-particle --env-option encoder=" in out
+    assert "station" in out and "next: dusdi pretrain multi-particle --env-option" in out
     assert load_encoder(folder).description["labels"] is False
     assert Image.open(folder / "encoder.png").size == (4 * 512 + 3 * 8, 512)
     assert main(["encode", *words.split()]) == 2
     assert "holds an encoder already" in capsys.readouterr().err
+    assert "--env-option agents=1 --env-option encoder=" in out
+    assert main(["encode", "multi-particle", "--updates", "0"]) != 0
+    assert "updates must be" in capsys.readouterr().err
+    assert main(["pretrain", "multi-particle", "--env-option", "encoder=5"]) == 2
+    assert "encoder is a file or a folder, not 5" in capsys.readouterr().err
     assert main(["encode", "gunner-2d"]) == 2
     assert "'gunner-2d' shows no pictures" in capsys.readouterr().err

@@ -10,13 +10,13 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
+from dusdi.arrays import ENCODER_NAME
 from dusdi.checks import check_writable
 from dusdi.cli import COMMANDS
 from dusdi.cli.options import QuietOptions, WorldOptions, argument, filled, flag, option
 from dusdi.cli.parser import Parser, Section, wants_help
 from dusdi.cli.tables import console, print_table
 from dusdi.cli.worlds import folder_name, named_world
-from dusdi.encoder import NAME
 from dusdi.encoder_training import train_encoder
 from dusdi.envs import WORLDS
 from dusdi.envs.pictured import PicturedWorld, encoded_pictures
@@ -63,7 +63,7 @@ def run(words: list[str]) -> None:
     how = "redrawing" if options.no_labels else "labels"
     default = f"runs/{folder_name(options.env)}-encoder-{how}-seed{options.seed}"
     folder = Path(options.out or default)
-    if (folder / NAME).exists():
+    if (folder / ENCODER_NAME).exists():
         raise UsageError(f"{folder} holds an encoder already; name another place with --out")
     check_writable(folder)
     encoder = train_encoder(
@@ -74,13 +74,20 @@ def run(words: list[str]) -> None:
         seed=options.seed,
         progress="quiet" not in given,
     )
-    encoder.save(folder / NAME)
+    encoder.save(folder / ENCODER_NAME)
     Image.fromarray(np.asarray(encoded_pictures(world, encoder))).save(folder / PICTURE)
     rows = [
-        [kind, *(f"{one[name]:.3f}" for name in ("mean", "95 %", "covered", "share covered"))]
+        [kind, *(number(one[name]) for name in ("mean", "95 %", "covered", "share covered"))]
         for kind, one in encoder.description["errors"].items()
     ]
     title = "distance between true and seen place, in units of the world"
     print_table(console(), HEADINGS, rows, title=title, numbers_from=1)
     say(f"encoder and pictures in {folder}", sys.stdout)
-    print(f"next: dusdi pretrain {options.env} --env-option encoder={shlex.quote(str(folder))}")
+    chosen = [*given.get("env_option", ()), f"encoder={folder}"]
+    again = " ".join(f"--env-option {shlex.quote(word)}" for word in chosen)
+    print(f"next: dusdi pretrain {options.env} {again}")
+
+
+def number(value: float | None) -> str:
+    """An error as text; a dash where nothing was covered."""
+    return "-" if value is None else f"{value:.3f}"

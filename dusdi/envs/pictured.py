@@ -12,7 +12,8 @@ import jax.numpy as jnp
 import numpy as np
 from PIL import Image, ImageDraw
 
-from dusdi.encoder import NAME, Encoder, load_encoder
+from dusdi.arrays import ENCODER_NAME
+from dusdi.encoder import Encoder, load_encoder
 from dusdi.envs.base import EnvState, JaxWorld, World
 from dusdi.envs.raster import Discs
 from dusdi.envs.wrapper import WorldWrapper
@@ -104,7 +105,7 @@ class Encoded(WorldWrapper):
 
     def save_parts(self, folder):
         super().save_parts(folder)
-        self.encoder.save(folder / NAME)
+        self.encoder.save(folder / ENCODER_NAME)
 
     def choose_view(self, view):
         if view not in self.views:
@@ -137,6 +138,8 @@ def enlarged(picture: np.ndarray, discs: Discs, places: np.ndarray | None = None
 
 def encoded(world: World, encoder: Encoder | str | Path) -> Encoded:
     """A world seen through an encoder, or the one in a file or folder."""
+    if not isinstance(encoder, Encoder | str | Path):
+        raise UsageError(f"encoder is a file or a folder, not {encoder!r}")
     found = encoder if isinstance(encoder, Encoder) else load_encoder(encoder)
     return Encoded(world, found)
 
