@@ -52,10 +52,14 @@ class Discs:
 
         `cover` is [m, rows, columns]; colours are from 0 to 1.
         """
-        picture = jnp.broadcast_to(jnp.asarray(self.paper), (*cover.shape[1:], 3))
+        # One colour plane at a time, with plain numbers: XLA then fuses it into a single pass.
+        planes = [jnp.full(cover.shape[1:], float(paper)) for paper in self.paper]
         for taken, colour in zip(cover, self.colours, strict=True):
-            picture = picture + taken[..., None] * (colour - picture)
-        return picture
+            planes = [
+                plane + taken * (float(part) - plane)
+                for plane, part in zip(planes, colour, strict=True)
+            ]
+        return jnp.stack(planes, axis=-1)
 
     def draw(self, places: jax.Array) -> jax.Array:
         """The picture of discs at `places` [m, 2], uint8 [rows, columns, 3]."""

@@ -14,7 +14,7 @@ import functools
 import importlib
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -24,13 +24,14 @@ from dusdi.errors import DusdiError, UsageError, explain, unknown_name
 from dusdi.experiments.checks import check_jobs, check_methods
 from dusdi.experiments.executors import Executor, LocalExecutor, Outcome, Work
 from dusdi.experiments.jobs import Job
-from dusdi.experiments.records import read_records
-from dusdi.experiments.running import plan, run
+from dusdi.experiments.records import Record, read_records
+from dusdi.experiments.running import Folders, plan, run
 from dusdi.experiments.settings import Cell, Settings
 
 __all__ = ["EXPERIMENTS", "Cell", "Job", "Settings", "reproduce"]
 
-#: What can be reproduced, a line on each. Modules of these names have functions `cells`, `write`.
+#: What can be reproduced, a line on each. Modules of these names have functions `cells`, `write`;
+#: where what is worth running depends on what was measured, they have `promising`, too.
 EXPERIMENTS = {
     "table1": "Table 1: DCI of DUSDi and DIAYN-MC, and of SUSD beside them",
     "fig3": "Figure 3: accuracy of the discriminators, with and without Q decomposition",
@@ -65,21 +66,34 @@ def reproduce(name: str, settings: Settings, executor: Executor | None = None) -
     settings.check()
     check_methods(name, settings)
     check_writable(settings.out)
-    wanted = [cell.job for cell in experiment.cells(settings)]
-    if not wanted:
+    cells = experiment.cells(settings)
+    if not cells:
         raise UsageError(
             f"{name} has nothing to do with these worlds and tasks; `dusdi envs` lists them"
         )
-    folders = settings.folders
-    jobs = plan(wanted, read_records(folders.records, wanted), folders.runs)
-    check_jobs(name, jobs)
-    if jobs:
-        check_writable(settings.runs, "runs")
     executor = executor or LocalExecutor(settings.jobs)
-    bars = settings.progress and min(settings.jobs, len(jobs)) == 1
-    work = functools.partial(run, folders=folders, progress=bars)
-    run_all(jobs, work, executor, settings.progress)
+    while jobs := _missing_jobs(experiment, cells, settings.folders):
+        check_jobs(name, jobs)
+        check_writable(settings.runs, "runs")
+        bars = settings.progress and min(settings.jobs, len(jobs)) == 1
+        work = functools.partial(run, folders=settings.folders, progress=bars)
+        run_all(jobs, work, executor, settings.progress)
     return experiment.write(_results(name, settings, experiment))
+
+
+def _missing_jobs(experiment: Any, cells: Sequence[Cell], folders: Folders) -> list[Job]:
+    """Returns the jobs that are worth running now."""
+    records = read_records(folders.records, [cell.job for cell in cells])
+    wanted = _promising(experiment, cells, records)
+    return plan([cell.job for cell in wanted], records, folders.runs)
+
+
+def _promising(
+    experiment: Any, cells: Sequence[Cell], records: Mapping[str, Record]
+) -> Sequence[Cell]:
+    """Returns the cells that are worth running, given what was measured."""
+    choose = getattr(experiment, "promising", None)
+    return cells if choose is None else choose(cells, records)
 
 
 def load_experiment(name: str) -> Any:
@@ -145,5 +159,6 @@ def _results(name: str, settings: Settings, experiment: Any) -> Any:
     inputs = [needed for job in jobs for needed in job.run.inputs]
     records = read_records(settings.folders.records, [*jobs, *inputs])
     there = [cell for cell in cells if cell.job.key in records]
-    missing = [cell for cell in cells if cell.job.key not in records]
+    wanted = _promising(experiment, cells, records)
+    missing = [cell for cell in wanted if cell.job.key not in records]
     return Results(name, settings, there, records, missing)

@@ -26,7 +26,13 @@ PRESETS: TaskPresets = train_for(
     {
         "fast": {
             "ppo": {"log_every": 128_000},
-            "sac": {"num_envs": 256, "steps_per_update": 64, "log_every": 128_000},
+            "sac": {
+                "num_envs": 256,
+                "steps_per_update": 64,
+                "log_every": 128_000,
+                "discount": 0.95,
+                "target_entropy": 0.0,
+            },
         }
     },
 )
