@@ -114,9 +114,13 @@ class CompiledStepper:
         return moved, Step(next_observation, reward, terminated, done, observation)
 
     def reset_where(self, episodes: Episodes, key: jax.Array, mask: jax.Array) -> Episodes:
-        """The episodes, with new ones where `mask` [n]."""
-        fresh = Episodes(self._fresh(key), jnp.zeros_like(episodes.age))
-        return select(mask, fresh, episodes)
+        """The episodes, with new ones where `mask` [n]; worlds are reset only if there are any."""
+
+        def begin(episodes: Episodes) -> Episodes:
+            fresh = Episodes(self._fresh(key), jnp.zeros_like(episodes.age))
+            return select(mask, fresh, episodes)
+
+        return jax.lax.cond(mask.any(), begin, lambda same: same, episodes)
 
     def observe(self, episodes: Episodes) -> jax.Array:
         """Observations [n, D]."""
