@@ -6,7 +6,7 @@ import dataclasses
 import json
 import warnings
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from dusdi.checks import check_numbers, check_writable
 from dusdi.envs import WORLDS, as_world, make
@@ -28,12 +28,27 @@ LEAST_PER_VALUE = 20  # skills for each value of a component, below which scores
 BINS = 5  # classes that factors and continuous components are divided into
 
 
+class Measured(NamedTuple):
+    """What evaluating one policy gives.
+
+    Attributes:
+      scores: on the factors that the policy sees.
+      true_scores: on the true ones, of a world that is seen through an encoder.
+      rollout: the steps that both were measured on.
+    """
+
+    scores: DCI
+    true_scores: DCI | None
+    rollout: Rollout
+
+
 def evaluate(
     skills: Skills | str | Path,
     env: World | str | None = None,
     *,
     steps: int = 100_000,
     seed: int = 0,
+    true_factors: bool = False,
     progress: bool = False,
 ) -> DCI:
     """How disentangled skills are, measured on `steps` steps with skills redrawn every L steps.
@@ -43,12 +58,19 @@ def evaluate(
       env: needed only for worlds that dusdi can't make by name.
       steps: to measure on; a warning says if they are too few to mean something.
       seed: of the rollout and the metric.
+      true_factors: measure on the true state of a world that is seen through an encoder.
       progress: show a progress bar (or log lines, if the output is not a terminal).
     """
     check_numbers(steps=steps, seed=seed)
     skills = as_skills(skills)
     world = world_for(skills, env)
-    return _evaluate(skills, world, steps, seed, progress)[0]
+    if true_factors and world.shows_truth:
+        raise UsageError(
+            "true_factors is for worlds that are seen through an encoder; "
+            f"what {world.spec.name!r} shows is its true state"
+        )
+    found = _evaluate(skills, world, steps, seed, progress)
+    return found.true_scores if found.true_scores and true_factors else found.scores
 
 
 def as_skills(skills: Skills | str | Path) -> Skills:
@@ -62,10 +84,8 @@ def as_skills(skills: Skills | str | Path) -> Skills:
     return skills
 
 
-def _evaluate(
-    skills: Skills, world: World, steps: int, seed: int, progress: bool
-) -> tuple[DCI, Rollout]:
-    """The scores of skills, and the steps they were measured on."""
+def _evaluate(skills: Skills, world: World, steps: int, seed: int, progress: bool) -> Measured:
+    """What `_score` gives for skills."""
     if not len(skills.space):
         raise UsageError(
             "a flat policy has no skills whose disentanglement could be measured; it is there for "
@@ -98,7 +118,7 @@ def evaluate_expert(
     )
     title = "scripted expert" if progress else None
     options: dict[str, Any] = {"skill_length": skill_length, "steps": steps, "seed": seed}
-    return _score(world, actor, space, title, **options)[0]
+    return _score(world, actor, space, title, **options).scores
 
 
 def check_expert(skills: Skills, world: World) -> None:
@@ -121,8 +141,8 @@ def _score(
     skill_length: int,
     steps: int,
     seed: int,
-) -> tuple[DCI, Rollout]:
-    """The scores of an actor, and the steps they were measured on."""
+) -> Measured:
+    """The scores of an actor."""
     with show(title, "collecting", steps) as display:
         rollout = collect(
             world,
@@ -134,7 +154,11 @@ def _score(
             advance=display.advance,
         )
     _warn_of_too_little(rollout, space, skill_length)
-    return score_rollout(rollout, world.spec, space, seed, title), rollout
+    scores = score_rollout(rollout, world.spec, space, seed, title)
+    if rollout.truth is None:
+        return Measured(scores, None, rollout)
+    true = rollout._replace(observation=rollout.truth)
+    return Measured(scores, score_rollout(true, world.spec, space, seed, title), rollout)
 
 
 def score_rollout(
@@ -198,7 +222,9 @@ def measure(
     """Evaluates every seed of a run and writes its results.
 
     They are the scores (`dci.json`) and two pictures of each seed: a heat map of the importances
-    (`dci.png`), and where each value of each component leads (`values.png`).
+    (`dci.png`), and where each value of each component leads (`values.png`). In a world that is
+    seen through an encoder, scores on the true state are under `true_factors` and in
+    `dci-true.png`.
 
     Args:
       path: a run's folder, or one policy file.
@@ -218,17 +244,22 @@ def measure(
     check_writable(folder)
     world = world_for(skills, env)
     seeds = seed_count(path, skills)
-    results = []
+    results, true_results = [], []
     for index in range(seeds):
         skills = load(path, index) if index else skills
-        result, rollout = _evaluate(skills, world, steps, seed, progress)
+        result, true, rollout = _evaluate(skills, world, steps, seed, progress)
         suffix = f"-seed{skills.seed}" if seeds > 1 else ""
         title = f"{skills.method} in {skills.spec.name}, seed {skills.seed}"
         heat_map(result, folder / f"dci{suffix}.png", title=title)
         picture = folder / f"values{suffix}.png"
         value_histograms(rollout, world.spec, skills.space, picture, title=title)
         results.append({"seed": skills.seed, **result.to_json()})
-    report = summary(results) | {
+        if true is not None:
+            heat_map(true, folder / f"dci-true{suffix}.png", title=f"{title}, true factors")
+            true_results.append({"seed": skills.seed, **true.to_json()})
+    report = summary(results)
+    report |= {"true_factors": summary(true_results)} if true_results else {}
+    report |= {
         "evaluation_steps": steps,
         "evaluation_seed": seed,
         "measured_with": provenance(),

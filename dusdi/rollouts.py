@@ -27,11 +27,13 @@ class Rollout(NamedTuple):
       observation: the observation after the step, [n, D].
       skill: the skill in force, [n, W].
       episode: the number of the episode that the row comes from, [n].
+      truth: what the world would show that is seen through an encoder, [n, D]; else None.
     """
 
     observation: np.ndarray
     skill: np.ndarray
     episode: np.ndarray
+    truth: np.ndarray | None = None
 
 
 #: Actions [n, A] for observations [n, D], skills [n, W], and a function that gives the state of
@@ -78,13 +80,16 @@ def collect(
     episode = np.arange(count)
     begun = count
     rows = []
-    stepper = HostStepper(world, count, length)
+    stepper = HostStepper(world, count, length, autoreset=False)
     try:
         observation = stepper.reset(derived_seed(seed, 0))
         for t in range(episodes * length // count):
             step = stepper.step(actor(observation, skill, stepper.state))
-            rows.append(Rollout(step.next_observation, skill.copy(), episode.copy()))
-            observation = step.observation
+            truth = None if world.shows_truth else world.true_observations(stepper.state())
+            rows.append(Rollout(step.next_observation, skill.copy(), episode.copy(), truth))
+            observation = step.next_observation
+            if step.done.any():
+                observation = stepper.reset_where(step.done)
             age += 1
             redraw = (age >= skill_length) | step.done
             if redraw.any():
@@ -97,7 +102,8 @@ def collect(
             advance((t + 1) * count)
     finally:
         stepper.close()
-    return Rollout(*(np.concatenate(column) for column in zip(*rows, strict=True)))
+    columns = zip(*rows, strict=True)
+    return Rollout(*(None if c[0] is None else np.concatenate(c) for c in columns))
 
 
 def play_episodes(

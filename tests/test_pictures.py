@@ -22,6 +22,9 @@ from dusdi.encoder_training import (
 from dusdi.envs.particle import ParticleState
 from dusdi.envs.pictured import Encoded
 from dusdi.errors import CheckpointError, UsageError
+from dusdi.rollouts import collect
+from dusdi.skill_space import Component, SkillSpace
+from dusdi.spaces import Categorical
 
 WORLD = dusdi.make("multi-particle", agents=2)
 DISCS = WORLD.discs  # stations 0 and 1, then agents 0 and 1
@@ -179,6 +182,22 @@ def test_an_encoded_world_shows_what_the_encoder_sees():
     assert (motion[:, :2] == 0).all()  # nothing moved yet
 
 
+def test_rollouts_of_an_encoded_world_know_the_true_factors():
+    world = Encoded(WORLD, untrained())
+    space = SkillSpace((Component("a", Categorical(2)),))
+    actions = np.random.default_rng(0).uniform(-1, 1, (10, world.spec.action_size))
+
+    def actor(observation, skill, state):
+        return actions[: len(observation)]
+
+    options = {"steps": 300, "skill_length": 10, "seed": 3}
+    seen = collect(world, actor, space, **options)
+    plain = collect(WORLD, actor, space, **options)
+    assert plain.truth is None and not np.allclose(seen.observation, plain.observation)
+    assert seen.truth == pytest.approx(plain.observation, abs=1e-5)
+    assert np.array_equal(seen.skill, plain.skill)
+
+
 def test_an_encoded_world_is_drawn_as_it_is_and_as_it_is_seen():
     world = Encoded(WORLD, untrained())
     state = world.reset(jax.random.PRNGKey(0))
@@ -205,6 +224,11 @@ def test_a_run_carries_its_encoder(tmp_path, monkeypatch):
     monkeypatch.setattr("dusdi.files._BY_DIGEST", {})  # as in a new process
     shutil.rmtree(tmp_path / "given")
     assert np.isfinite(dusdi.evaluate(run, steps=10_000).disentanglement)
+    report = dusdi.evaluation.measure(run, steps=10_000)
+    true = dusdi.evaluate(run, steps=10_000, true_factors=True)
+    assert report["true_factors"]["disentanglement"] == true.disentanglement
+    assert report["disentanglement"] != true.disentanglement
+    assert (run / "dci-true.png").exists()
     dusdi.downstream(run, "multi-particle/food-poison-easy", steps=8_000, out=task, **options)
     shutil.rmtree(run)
     monkeypatch.setattr("dusdi.files._BY_DIGEST", {})

@@ -161,7 +161,8 @@ def remarks_on_one_component(report: Mapping[str, Any]) -> list[str]:
 def score_rows(report: Mapping[str, Any], expert: Mapping[str, Any] | None) -> list[list[str]]:
     """The scores of skills in both directions, and those of the scripted expert if measured."""
     rows = []
-    for name, source in (("", report), ("scripted expert, ", expert)):
+    true = report.get("true_factors")
+    for name, source in (("", report), ("true factors, ", true), ("scripted expert, ", expert)):
         if source:
             rows.append([f"{name}skills to states (the paper's)", *_scores(source)])
             rows.append([f"{name}states to skills", *_scores(source["states_to_skills"])])

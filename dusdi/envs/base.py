@@ -98,6 +98,7 @@ class World(abc.ABC):
         policy gradient; None if that is not known.
       discounting: of a task whose discounted return is reported beside the plain one.
       views: the kinds of images it can render, if there are several.
+      shows_truth: whether observations are the true state, not what an encoder saw of it.
       larger: options that make it larger than in the publication.
       published_dci: disentanglement, completeness and informativeness in Table 1 of the DUSDi
         paper, by method.
@@ -114,6 +115,7 @@ class World(abc.ABC):
     causal: np.ndarray | None = None
     discounting: Discounting | None = None
     views: Sequence[str] = ()
+    shows_truth: bool = True
     larger: Sequence[Mapping[str, Any]] = ()
     published_dci: Mapping[str, tuple[float, float, float]] = {}
     published_returns: Mapping[str, float] = {}
@@ -129,6 +131,10 @@ class World(abc.ABC):
 
     def save_parts(self, folder: Path) -> None:  # noqa: B027
         """Writes what making it again needs besides its options; nothing by default."""
+
+    def true_observations(self, state: EnvState) -> np.ndarray:
+        """What a world that does not show the truth would show if it did, in states [n, ...]."""
+        raise NotImplementedError
 
     def choose_view(self, view: str) -> None:
         """Makes vectors from now on render that kind of image."""

@@ -79,7 +79,9 @@ class Encoded(WorldWrapper):
         options = {**world.spec.options, "encoder": encoder.digest}
         self.spec = dataclasses.replace(world.spec, options=options)
         self.views = ("world", "picture", "encoded")
+        self.shows_truth = False
         self.encoder = encoder
+        self._observe_inside = jax.jit(jax.vmap(world.observe))
 
     def inner_state(self, state):
         return state.inner
@@ -99,6 +101,9 @@ class Encoded(WorldWrapper):
 
     def observe(self, state):
         return state.observation
+
+    def true_observations(self, state):
+        return np.asarray(self._observe_inside(state.inner))
 
     def _see(self, inner: EnvState) -> jax.Array:
         return self.encoder.places(self.world.picture(inner)[None])[0]

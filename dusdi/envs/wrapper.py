@@ -23,6 +23,7 @@ def _share_attributes(wrapper: World, world: World) -> None:
     wrapper.causal = world.causal
     wrapper.discounting = world.discounting
     wrapper.views = world.views
+    wrapper.shows_truth = world.shows_truth
 
 
 class WorldWrapper(JaxWorld):
@@ -78,6 +79,9 @@ class WorldWrapper(JaxWorld):
 
     def render(self, state):
         return self.world.render(self.inner_state(state))
+
+    def true_observations(self, state):
+        return self.world.true_observations(self.inner_state(state))
 
     def check_installed(self):
         self.world.check_installed()

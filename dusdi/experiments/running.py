@@ -102,6 +102,9 @@ def _checked_folder(job: Job, runs: Path) -> Path:
 def _measure_dci(job: Job, runs: Path, progress: bool) -> dict[str, Any]:
     report = measure(job.folder(runs), progress=progress, **job.settings)
     scores = _dci_scores(report["seeds"][0])
+    if "true_factors" in report:
+        true = _dci_scores(report["true_factors"]["seeds"][0])
+        scores |= {f"{direction}, true factors": found for direction, found in true.items()}
     return {"scores": scores, "measured_with": report["measured_with"], **_origin(report["run"])}
 
 
