@@ -19,14 +19,16 @@ import numpy as np
 from gymnasium import spaces
 
 from dusdi.envs.base import VectorWorld
+from dusdi.envs.encoding import Encoding
 from dusdi.envs.observations import (
     KINDS,
     as_array,
     described,
-    flatten,
     gather,
     in_single_precision,
     raised,
+    read_observation,
+    stack,
 )
 from dusdi.envs.pictures import check_drawable, drawing_hint
 from dusdi.errors import WorldError
@@ -47,8 +49,9 @@ class GymnasiumVector(VectorWorld):
       name: of the world, for messages.
       make: what makes an environment.
       num_envs: how many there are.
-      observation_space: a flat `Box` or a `Dict`, which is flattened.
+      observation_space: a flat `Box` or a `Dict`, which is flattened; any `Box` if it is encoded.
       action_space: a flat `Box`.
+      encoding: what observations are encoded by, all at once, instead of being flattened.
     """
 
     def __init__(
@@ -58,6 +61,7 @@ class GymnasiumVector(VectorWorld):
         num_envs: int,
         observation_space: spaces.Space,
         action_space: spaces.Box,
+        encoding: Encoding | None = None,
     ):
         self._name = name
         self._space = observation_space
@@ -65,7 +69,9 @@ class GymnasiumVector(VectorWorld):
         self._low = action_space.low
         self._high = action_space.high
         self._kinds = KINDS[observation_space.dtype.kind] if observation_space.dtype else ""
-        self._observation = np.zeros((num_envs, spaces.flatdim(observation_space)), np.float32)
+        self._encoding = encoding
+        size = encoding.size if encoding else spaces.flatdim(observation_space)
+        self._observation = np.zeros((num_envs, size), np.float32)
         self._rewards = np.zeros((num_envs, 1), np.float32)
         self._steps = 0
         self._envs: list[gymnasium.Env] = []
@@ -88,24 +94,18 @@ class GymnasiumVector(VectorWorld):
                 )
 
     def reset(self, seed=None, mask=None):
-        for index, env in enumerate(self._envs):
-            if mask is None or mask[index]:
-                self._reset_one(index, env, None if seed is None else int(seed) + index)
+        count = len(self._envs)
+        chosen = list(range(count)) if mask is None else np.flatnonzero(mask).tolist()
+        if not chosen:
+            return self._observation.copy()
+        observations = []
+        for index in chosen:
+            one = None if seed is None else int(seed) + index
+            env, where = self._envs[index], self._reset_of(index)
+            observations.append(reset_environment(self._name, env, one, where))
+        rows = self._rows(observations, lambda place: self._reset_of(chosen[place]))
+        self._observation[chosen] = rows
         return self._observation.copy()
-
-    def _reset_one(self, index: int, env: gymnasium.Env, seed: int | None) -> None:
-        where = f"reset of environment {index} after {self._steps} steps"
-        try:
-            result = env.reset(seed=seed)
-        except Exception as error:
-            if _takes_seed(env):
-                raise raised(self._name, where, error) from error
-            expected = "it must be reset(self, *, seed=None, options=None)"
-            raise self._broken(where, f"takes no seed, as in old Gym; {expected}") from error
-        if not isinstance(result, tuple | list) or len(result) != 2:
-            raise self._broken(where, f"must return (observation, info), not {described(result)}")
-        row = self._read(index, result[0], where)
-        self._observation[index] = in_single_precision(row)
 
     def step(self, actions):
         self._steps += 1
@@ -116,13 +116,12 @@ class GymnasiumVector(VectorWorld):
             except Exception as error:
                 raise raised(self._name, self._step_of(len(results)), error) from error
         observations, rewards, terminated, truncated = self._take_apart(results)
-        shape = self._observation.shape
-        observation = gather(observations, shape, self._kinds, self._read)
-        self._observation = in_single_precision(observation)
-        reward = gather(rewards, shape[:1], KINDS["f"], self._number)
+        self._observation = self._rows(observations, self._step_of)
+        shape = (len(results),)
+        reward = gather(rewards, shape, KINDS["f"], self._number)
         self._rewards = in_single_precision(reward)[:, None]
-        is_terminated = gather(terminated, shape[:1], "b", partial(self._boolean, "terminated"))
-        is_truncated = gather(truncated, shape[:1], "b", partial(self._boolean, "truncated"))
+        is_terminated = gather(terminated, shape, "b", partial(self._boolean, "terminated"))
+        is_truncated = gather(truncated, shape, "b", partial(self._boolean, "truncated"))
         return self._observation.copy(), is_terminated, is_truncated
 
     def _take_apart(self, results: Sequence[Any]) -> tuple[Sequence[Any], ...]:
@@ -168,13 +167,18 @@ class GymnasiumVector(VectorWorld):
         close_environments(self._name, self._envs)
         self._envs = []
 
-    def _read(self, index: int, observation: Any, where: str = "") -> np.ndarray:
-        """An observation as a vector, or a `WorldError` if it is not what its space says."""
-        try:
-            return flatten(self._space, observation)
-        except ValueError as error:
-            problem = f"gave an observation {error}"
-            raise self._broken(where or self._step_of(index), problem) from error
+    def _rows(self, observations: Sequence[Any], where: Callable[[int], str]) -> np.ndarray:
+        """Observations as rows [n, D], encoded or flattened; `where` is what messages call each."""
+        name, space, count = self._name, self._space, len(observations)
+        if self._encoding is not None:
+            batch = stack(name, space, observations, where)
+            return self._encoding.encode(name, batch, count, f"after {self._steps} steps")
+
+        def read(place: int, observation: Any) -> np.ndarray:
+            return read_observation(name, space, observation, where(place))
+
+        shape = (count, self._observation.shape[1])
+        return in_single_precision(gather(observations, shape, self._kinds, read))
 
     def _number(self, index: int, reward: Any) -> float:
         found = as_array(reward)
@@ -189,6 +193,9 @@ class GymnasiumVector(VectorWorld):
             problem = f"must give True or False for {name!r}, not {described(value)}"
             raise self._broken(self._step_of(index), problem)
         return bool(found)
+
+    def _reset_of(self, index: int) -> str:
+        return f"reset of environment {index} after {self._steps} steps"
 
     def _step_of(self, index: int) -> str:
         return f"step {self._steps} of environment {index}"
@@ -207,6 +214,22 @@ def make_environment(name: str, make: Callable[[], gymnasium.Env], index: int = 
     if not isinstance(env, gymnasium.Env):
         raise WorldError(f"world {name!r}: {where} must give a gymnasium.Env, not {described(env)}")
     return env
+
+
+def reset_environment(name: str, env: gymnasium.Env, seed: int | None, where: str) -> Any:
+    """The first observation of a new episode, or a `WorldError`."""
+    try:
+        result = env.reset(seed=seed)
+    except Exception as error:
+        if _takes_seed(env):
+            raise raised(name, where, error) from error
+        expected = "it must be reset(self, *, seed=None, options=None)"
+        problem = f"takes no seed, as in old Gym; {expected}"
+        raise WorldError(f"world {name!r}: {where} {problem}") from error
+    if not isinstance(result, tuple | list) or len(result) != 2:
+        problem = f"must return (observation, info), not {described(result)}"
+        raise WorldError(f"world {name!r}: {where} {problem}")
+    return result[0]
 
 
 @contextmanager

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from gymnasium import spaces
+from gymnasium.vector.utils import concatenate, create_empty_array
 
 from dusdi.errors import WorldError
 
@@ -48,6 +49,32 @@ def _flatten_part(space: spaces.Dict, observation: Mapping[str, Any], key: str) 
         return flatten(space[key], observation[key])
     except ValueError as error:
         raise ValueError(f"with a wrong {key!r}, {error}") from error
+
+
+def read_observation(world: str, space: spaces.Space, observation: Any, where: str) -> np.ndarray:
+    """An observation as a vector, or a `WorldError` if it is not what its space says."""
+    try:
+        return flatten(space, observation)
+    except ValueError as error:
+        problem = f"{where} gave an observation {error}"
+        raise WorldError(f"world {world!r}: {problem}") from error
+
+
+def stack(
+    world: str, space: spaces.Space, observations: Sequence[Any], where: Callable[[int], str]
+) -> Any:
+    """Observations as one: new arrays [n, ...] of the types that their space says.
+
+    A `WorldError` says which one is not of that space; `where` is what messages call each.
+    """
+    batch: Any = create_empty_array(space, len(observations))
+    try:
+        return concatenate(space, observations, batch)
+    except Exception as error:
+        for place, observation in enumerate(observations):
+            read_observation(world, space, observation, where(place))
+        problem = f"{where(0)} gave an observation that is not of the types of {space}: {error}"
+        raise WorldError(f"world {world!r}: {problem}") from error
 
 
 def gather(
