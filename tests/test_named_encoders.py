@@ -78,6 +78,7 @@ def test_the_arguments_of_an_encoder_are_part_of_its_name():
     assert json.loads(json.dumps(spec.to_json()))["options"] == spec.options
 
 
+@pytest.mark.slow
 def test_pictures_on_the_command_line(eyes, capsys):
     lamps = ["./eyes.py:Lamps", "--encoder", "./eyes.py:levels"]
     factors = ["--factor", "red=0", "--factor", "blue=1"]
@@ -165,6 +166,7 @@ def test_an_encoder_of_other_pictures_is_refused(env):
         dusdi.from_gymnasium(env, {"a": "0:2"}, encoder=untrained())
 
 
+@pytest.mark.slow
 def test_a_run_carries_an_encoder_of_dusdis(tmp_path, monkeypatch):
     world = dusdi.from_gymnasium(Small, {"a": "0:2", "b": "2:4"}, encoder=untrained())
     run = tmp_path / "run"
