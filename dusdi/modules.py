@@ -7,8 +7,9 @@ import os
 import sys
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
-from dusdi.errors import DusdiError, UsageError, WorldError
+from dusdi.errors import DusdiError, UsageError, WorldError, unknown_name
 
 
 def import_module(place: str) -> ModuleType:
@@ -39,3 +40,13 @@ def import_module(place: str) -> ModuleType:
     if is_file and Path(module.__file__ or "").resolve() != file:
         raise UsageError(f"there is another module called {name!r}; rename {place}")
     return module
+
+
+def import_name(text: str) -> Any:
+    """What `package.module:name` or `path/to/file.py:name` names."""
+    place, _, name = text.rpartition(":")
+    module = import_module(place)
+    if not hasattr(module, name):
+        names = [known for known in vars(module) if not known.startswith("_")]
+        raise unknown_name(f"function of {place}:", name, names)
+    return getattr(module, name)

@@ -146,7 +146,7 @@ def load(path: str | Path, seed: int = 0) -> Skills:
 
 def remember_encoder(spec: WorldSpec, folder: Path) -> None:
     """Notes where the encoder of a run's world is, which the run's folder carries."""
-    if "encoder" in spec.options:
+    if "encoder" in spec.options and (folder / ENCODER_NAME).exists():
         remember(spec.options["encoder"], folder / ENCODER_NAME)
 
 

@@ -39,3 +39,16 @@ def test_how_far_skills_get_is_told_for_each_entry(gunner_run, capsys):
     assert found.shape == (100, 2) and (np.abs(found) <= 3 * 0.3 + 1e-6).all()  # 0.3 in each step
     mean = np.abs(found[:, 1]).mean()
     assert printed[1].startswith(f"agent position 1: mean distance {mean:.2f}; 5 % of skills below")
+
+
+@pytest.mark.slow
+def test_skills_are_found_in_pictures_of_ones_own(capsys):
+    example = runpy.run_path(str(EXAMPLES / "own_pictures.py"))
+    env = example["TwoDiscs"]()
+    pictures = np.stack([env.reset(seed=seed)[0] for seed in range(20)])
+    last = env.places.ravel()
+    np.testing.assert_allclose(example["centroids"](pictures)[-1], last, atol=0.02)
+    skills = example["main"](["--steps", "12_000"])
+    table = capsys.readouterr().out.splitlines()
+    scores = next(line for line in table if line.startswith("skills to states")).split()
+    assert skills.space.names == ("red", "blue") and float(scores[3]) > 0.7, table

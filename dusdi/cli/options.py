@@ -95,6 +95,12 @@ class WorldOptions(Group):
     proprioception: str = option(
         "", "entries or factors that no skill component is to control", "ENTRIES"
     )
+    encoder: str = option(
+        "",
+        "what makes numbers of a Gymnasium environment's observations, pictures for instance: "
+        "package.module:function, path/to/file.py:function or an encoder of dusdi's own",
+        "ENCODER",
+    )
 
 
 @dataclasses.dataclass(frozen=True)

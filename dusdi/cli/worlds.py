@@ -21,12 +21,17 @@ def named_world(text: str, options: WorldOptions, like: WorldSpec | None = None)
     pairs = read_pairs("--env-option", OPTION_FORM, options.env_option)
     values = {name: read_json(value) for name, value in pairs.items()}
     if ":" in text:
-        return import_world(text, factors, options.proprioception or None, values, like)
+        encoder = options.encoder or None
+        return import_world(text, factors, options.proprioception or None, values, like, encoder)
     if text.endswith(".py"):
         raise UsageError(f"name the function in it that makes the world: {text}:FUNCTION")
     if (factors or options.proprioception) and text in WORLDS:
         raise UsageError(
             f"--factor and --proprioception are for worlds of your own; {text!r} has its factors"
+        )
+    if options.encoder and text in WORLDS:
+        raise UsageError(
+            f"--encoder is for worlds of your own; one for {text!r} is --env-option encoder=FILE"
         )
     return make(text, **values)
 
@@ -35,10 +40,10 @@ def own_world(text: str, options: WorldOptions, like: WorldSpec | None) -> World
     """The world of the user's own that is named for a run, if one is."""
     if text:
         return named_world(text, options, like)
-    if options.factor or options.proprioception or options.env_option:
+    if options.factor or options.proprioception or options.env_option or options.encoder:
         raise UsageError(
-            "--factor, --proprioception and --env-option are for a world that is named here; a "
-            "task of dusdi's own is set in the world that the run's skills were learned in"
+            "--factor, --proprioception, --encoder and --env-option are for a world that is named "
+            "here; a task of dusdi's own is set in the world that the run's skills were learned in"
         )
     return None
 
@@ -56,6 +61,8 @@ def own_words(text: str, options: WorldOptions) -> str:
     words = [text]
     for option in options.env_option:
         words += ["--env-option", option]
+    if options.encoder:
+        words += ["--encoder", options.encoder]
     return shlex.join(words)
 
 

@@ -18,9 +18,16 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
+from dusdi.arrays import ENCODER_NAME
 from dusdi.envs.base import HostWorld, VectorWorld
+from dusdi.envs.encoding import AnyEncoder, Encoding, find_encoding
 from dusdi.envs.factors import Entries, make_factors
-from dusdi.envs.gymnasium_vector import GymnasiumVector, close_environments, make_environment
+from dusdi.envs.gymnasium_vector import (
+    GymnasiumVector,
+    close_environments,
+    make_environment,
+    reset_environment,
+)
 from dusdi.envs.pictures import choose_opengl
 from dusdi.errors import UsageError, WorldError
 from dusdi.modules import import_module
@@ -28,6 +35,7 @@ from dusdi.types import WorldSpec
 
 AnyEnv = str | gymnasium.Env | type[gymnasium.Env] | Callable[..., gymnasium.Env]
 PICTURES = {"render_mode": "rgb_array"}
+ENCODE_IT = "name what makes numbers of it: encoder=function (--encoder file.py:function)"
 
 
 def from_gymnasium(
@@ -35,6 +43,7 @@ def from_gymnasium(
     factors: Mapping[str, Entries],
     proprioception: Entries | None = None,
     *,
+    encoder: AnyEncoder | None = None,
     name: str | None = None,
     **env_options: Any,
 ) -> HostWorld:
@@ -48,10 +57,15 @@ def from_gymnasium(
       proprioception: entries, or names of `factors`, that no skill component is to control. Entries
         that are named nowhere are treated the same way: the policy observes them, but skills are
         not about them.
+      encoder: what makes numbers of observations, for instance of pictures; `factors` are then
+        parts of these. A function of the observations of n environments (uint8 [n, rows, columns,
+        channels] of pictures, a dict of arrays of a `Dict`) that returns [n, D]; or a text that
+        names one, `package.module:function` or `path/to/file.py:function`; or an encoder of
+        dusdi's own, its file or its folder, which gives x and y of each thing.
       name: of the world; default: the id or the name of the class or function.
       **env_options: passed on to the environment.
     """
-    return make_world(env, factors, proprioception, env_options, name=name)
+    return make_world(env, factors, proprioception, env_options, encoder=encoder, name=name)
 
 
 def make_world(
@@ -60,15 +74,21 @@ def make_world(
     proprioception: Entries | None,
     options: Mapping[str, Any],
     *,
+    encoder: AnyEncoder | None = None,
     name: str | None = None,
 ) -> GymnasiumWorld:
     """What `from_gymnasium` does, with the environment's options as a dict."""
     choose_opengl()
-    make = _maker(env, options)
+    encoding = None if encoder is None else find_encoding(encoder)
+    make = _maker(env, options, seen=encoding is not None)
     world_name = name or environment_name(env)
     probe = make_environment(world_name, make)
     try:
-        observation_space, action_space = _check_spaces(world_name, probe)
+        action_space = _check_actions(world_name, probe)
+        observation_space = _check_observations(world_name, probe, encoding)
+        if encoding is not None:
+            first = reset_environment(world_name, probe, 0, "the first reset")
+            encoding.measure(world_name, observation_space, first)
         registered = probe.spec
         pictures = PICTURES if _takes_render_mode(env, options, probe) else {}
     finally:
@@ -76,16 +96,18 @@ def make_world(
     if name is None and isinstance(env, str) and registered is not None:
         world_name = registered.id  # with its version, and without the module that registers it
     length = registered.max_episode_steps if registered is not None else None
+    entries = observation_space if encoding is None else encoding.space
+    described = options if encoding is None else {**options, "encoder": encoding.option}
     spec = WorldSpec(
         name=world_name,
-        options=_describe_options(env, options),
-        observation_size=spaces.flatdim(observation_space),
+        options=_describe_options(env, described),
+        observation_size=spaces.flatdim(entries),
         action_size=action_space.shape[0],
-        factors=make_factors(factors, proprioception, observation_space),
+        factors=make_factors(factors, proprioception, entries),
         episode_length=length or WorldSpec.episode_length,
         channels=("reward",),
     )
-    return GymnasiumWorld(spec, make, observation_space, action_space, pictures)
+    return GymnasiumWorld(spec, make, observation_space, action_space, pictures, encoding)
 
 
 class GymnasiumWorld(HostWorld):
@@ -98,30 +120,39 @@ class GymnasiumWorld(HostWorld):
         observation_space: spaces.Space,
         action_space: spaces.Box,
         pictures: Mapping[str, Any],
+        encoding: Encoding | None = None,
     ):
         """`pictures` are the options with which environments can be rendered."""
         self.spec = spec
         self._make = make
         self._pictures = pictures
-        self._spaces = (observation_space, action_space)
+        self._parts = (observation_space, action_space, encoding)
+        self._entries = observation_space if encoding is None else encoding.space
 
     def name_factors(
         self, factors: Mapping[str, Entries], proprioception: Entries | None = None
     ) -> None:
         """Divides the observation into other factors, see `from_gymnasium`."""
-        found = make_factors(factors, proprioception, self._spaces[0])
+        found = make_factors(factors, proprioception, self._entries)
         self.spec = dataclasses.replace(self.spec, factors=found)
 
+    def save_parts(self, folder):
+        encoding = self._parts[-1]
+        if encoding is not None and encoding.trained is not None:
+            encoding.trained.save(folder / ENCODER_NAME)
+
     def vector(self, num_envs: int) -> VectorWorld:
-        return GymnasiumVector(self.spec.name, self._make, num_envs, *self._spaces)
+        return GymnasiumVector(self.spec.name, self._make, num_envs, *self._parts)
 
     def vector_with_pictures(self, num_envs: int) -> VectorWorld:
         make = partial(self._make, **self._pictures)
-        return GymnasiumVector(self.spec.name, make, num_envs, *self._spaces)
+        return GymnasiumVector(self.spec.name, make, num_envs, *self._parts)
 
 
-def _maker(env: AnyEnv, options: Mapping[str, Any]) -> Callable[..., gymnasium.Env]:
-    """A function that makes environments."""
+def _maker(
+    env: AnyEnv, options: Mapping[str, Any], *, seen: bool = False
+) -> Callable[..., gymnasium.Env]:
+    """A function that makes environments; if they are `seen`, observations may be pictures."""
     if isinstance(env, str):
         _check_registered(env)
         return partial(gymnasium.make, env, **{"disable_env_checker": True, **options})
@@ -132,7 +163,8 @@ def _maker(env: AnyEnv, options: Mapping[str, Any]) -> Callable[..., gymnasium.E
                 "gymnasium.make, so no more can be made: pass its class or a function that makes it"
             )
         # Even if this one is shown on a screen, the others are not.
-        shown = {"render_mode": None} if "render_mode" in env.spec.kwargs else {}
+        mode = env.spec.kwargs.get("render_mode")
+        shown = {} if mode is None or (seen and mode != "human") else {"render_mode": None}
         options = {"disable_env_checker": True, **shown, **options}
         return partial(gymnasium.make, env.spec, **options)
     if not callable(env):
@@ -172,8 +204,7 @@ def environment_name(env: AnyEnv) -> str:
     return str(getattr(env, "__name__", type(env).__name__))
 
 
-def _check_spaces(name: str, env: gymnasium.Env) -> tuple[spaces.Space, spaces.Box]:
-    observation: Any = getattr(env, "observation_space", None)
+def _check_actions(name: str, env: gymnasium.Env) -> spaces.Box:
     action: Any = getattr(env, "action_space", None)
     if not isinstance(action, spaces.Box) or len(action.shape) != 1:
         wanted = "a flat Box (continuous actions)"
@@ -185,16 +216,32 @@ def _check_spaces(name: str, env: gymnasium.Env) -> tuple[spaces.Space, spaces.B
     if not action.is_bounded() or not np.isfinite(action.high - action.low).all():
         advice = "wrap it in gymnasium.wrappers.RescaleAction"
         raise WorldError(f"{name}: the action space must be bounded, but is {action}; {advice}")
-    is_flat = isinstance(observation, spaces.Box) and len(observation.shape) == 1
-    is_dict = isinstance(observation, spaces.Dict) and observation.is_np_flattenable
-    if not is_flat and not is_dict:
+    return action
+
+
+def _check_observations(name: str, env: gymnasium.Env, encoding: Encoding | None) -> spaces.Space:
+    space: Any = getattr(env, "observation_space", None)
+    is_box = isinstance(space, spaces.Box)
+    is_dict = isinstance(space, spaces.Dict) and space.is_np_flattenable
+    flat = "" if encoding is not None else "flat "
+    if not is_dict and not (is_box and (encoding is not None or len(space.shape) == 1)):
+        advice = "wrap it in gymnasium.wrappers.FlattenObservation"
         raise WorldError(
-            f"{name}: the observation space must be a flat Box or a Dict of numbers, "
-            f"not {observation}; wrap it in gymnasium.wrappers.FlattenObservation"
+            f"{name}: the observation space must be a {flat}Box or a Dict of numbers, not {space}; "
+            + (f"{ENCODE_IT}, or {advice}" if is_box else advice)
         )
-    if not spaces.flatdim(observation):
+    if encoding is None and _has_picture(space):
+        raise WorldError(f"{name}: the observation space has a picture, {space}; {ENCODE_IT}")
+    if not spaces.flatdim(space):
         raise WorldError(f"{name}: the observation space has no entries")
-    return observation, action
+    return space
+
+
+def _has_picture(space: spaces.Space) -> bool:
+    """Whether there is a picture somewhere in an observation."""
+    if isinstance(space, spaces.Dict):
+        return any(map(_has_picture, space.values()))
+    return isinstance(space, spaces.Box) and space.dtype == np.uint8 and len(space.shape) == 3
 
 
 def _takes_render_mode(env: AnyEnv, options: Mapping[str, Any], made: gymnasium.Env) -> bool:

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import inspect
 import sys
-import traceback
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, NamedTuple
@@ -20,11 +19,20 @@ import numpy as np
 from gymnasium import spaces
 
 from dusdi.envs.base import VectorWorld
+from dusdi.envs.encoding import Encoding
+from dusdi.envs.observations import (
+    KINDS,
+    as_array,
+    described,
+    gather,
+    in_single_precision,
+    raised,
+    read_observation,
+    stack,
+)
 from dusdi.envs.pictures import check_drawable, drawing_hint
 from dusdi.errors import WorldError
 
-#: For each kind of number that a space holds, the kinds that an observation may consist of.
-KINDS = {"f": "fiub", "i": "iub", "u": "iub", "b": "b"}
 STEP = "observation, reward, terminated, truncated, info"
 
 
@@ -41,8 +49,9 @@ class GymnasiumVector(VectorWorld):
       name: of the world, for messages.
       make: what makes an environment.
       num_envs: how many there are.
-      observation_space: a flat `Box` or a `Dict`, which is flattened.
+      observation_space: a flat `Box` or a `Dict`, which is flattened; any `Box` if it is encoded.
       action_space: a flat `Box`.
+      encoding: what observations are encoded by, all at once, instead of being flattened.
     """
 
     def __init__(
@@ -52,6 +61,7 @@ class GymnasiumVector(VectorWorld):
         num_envs: int,
         observation_space: spaces.Space,
         action_space: spaces.Box,
+        encoding: Encoding | None = None,
     ):
         self._name = name
         self._space = observation_space
@@ -59,7 +69,9 @@ class GymnasiumVector(VectorWorld):
         self._low = action_space.low
         self._high = action_space.high
         self._kinds = KINDS[observation_space.dtype.kind] if observation_space.dtype else ""
-        self._observation = np.zeros((num_envs, spaces.flatdim(observation_space)), np.float32)
+        self._encoding = encoding
+        size = encoding.size if encoding else spaces.flatdim(observation_space)
+        self._observation = np.zeros((num_envs, size), np.float32)
         self._rewards = np.zeros((num_envs, 1), np.float32)
         self._steps = 0
         self._envs: list[gymnasium.Env] = []
@@ -82,24 +94,18 @@ class GymnasiumVector(VectorWorld):
                 )
 
     def reset(self, seed=None, mask=None):
-        for index, env in enumerate(self._envs):
-            if mask is None or mask[index]:
-                self._reset_one(index, env, None if seed is None else int(seed) + index)
+        count = len(self._envs)
+        chosen = list(range(count)) if mask is None else np.flatnonzero(mask).tolist()
+        if not chosen:
+            return self._observation.copy()
+        observations = []
+        for index in chosen:
+            one = None if seed is None else int(seed) + index
+            env, where = self._envs[index], self._reset_of(index)
+            observations.append(reset_environment(self._name, env, one, where))
+        rows = self._rows(observations, lambda place: self._reset_of(chosen[place]))
+        self._observation[chosen] = rows
         return self._observation.copy()
-
-    def _reset_one(self, index: int, env: gymnasium.Env, seed: int | None) -> None:
-        where = f"reset of environment {index} after {self._steps} steps"
-        try:
-            result = env.reset(seed=seed)
-        except Exception as error:
-            if _takes_seed(env):
-                raise raised(self._name, where, error) from error
-            expected = "it must be reset(self, *, seed=None, options=None)"
-            raise self._broken(where, f"takes no seed, as in old Gym; {expected}") from error
-        if not isinstance(result, tuple | list) or len(result) != 2:
-            raise self._broken(where, f"must return (observation, info), not {_what(result)}")
-        row = self._read(index, result[0], where)
-        self._observation[index] = _in_single_precision(row)
 
     def step(self, actions):
         self._steps += 1
@@ -110,13 +116,12 @@ class GymnasiumVector(VectorWorld):
             except Exception as error:
                 raise raised(self._name, self._step_of(len(results)), error) from error
         observations, rewards, terminated, truncated = self._take_apart(results)
-        shape = self._observation.shape
-        observation = _gather(observations, shape, self._kinds, self._read)
-        self._observation = _in_single_precision(observation)
-        reward = _gather(rewards, shape[:1], KINDS["f"], self._number)
-        self._rewards = _in_single_precision(reward)[:, None]
-        is_terminated = _gather(terminated, shape[:1], "b", partial(self._boolean, "terminated"))
-        is_truncated = _gather(truncated, shape[:1], "b", partial(self._boolean, "truncated"))
+        self._observation = self._rows(observations, self._step_of)
+        shape = (len(results),)
+        reward = gather(rewards, shape, KINDS["f"], self._number)
+        self._rewards = in_single_precision(reward)[:, None]
+        is_terminated = gather(terminated, shape, "b", partial(self._boolean, "terminated"))
+        is_truncated = gather(truncated, shape, "b", partial(self._boolean, "truncated"))
         return self._observation.copy(), is_terminated, is_truncated
 
     def _take_apart(self, results: Sequence[Any]) -> tuple[Sequence[Any], ...]:
@@ -124,7 +129,7 @@ class GymnasiumVector(VectorWorld):
         for index, result in enumerate(results):
             if not isinstance(result, tuple | list) or len(result) != 5:
                 old = ", as in old Gym" if isinstance(result, tuple) and len(result) == 4 else ""
-                problem = f"must return 5 values ({STEP}), not {_what(result)}{old}"
+                problem = f"must return 5 values ({STEP}), not {described(result)}{old}"
                 raise self._broken(self._step_of(index), problem)
         return tuple(zip(*results, strict=True))[:4]
 
@@ -154,7 +159,7 @@ class GymnasiumVector(VectorWorld):
             raise WorldError(f"world {self._name!r} gives no picture; {wanted}")
         found = np.asarray(picture)
         if found.ndim != 3 or found.shape[2] != 3 or found.dtype != np.uint8:
-            problem = f"must give an array of uint8 [height, width, 3], not {_what(picture)}"
+            problem = f"must give an array of uint8 [height, width, 3], not {described(picture)}"
             raise self._broken(where, problem)
         return found
 
@@ -162,27 +167,35 @@ class GymnasiumVector(VectorWorld):
         close_environments(self._name, self._envs)
         self._envs = []
 
-    def _read(self, index: int, observation: Any, where: str = "") -> np.ndarray:
-        """An observation as a vector, or a `WorldError` if it is not what its space says."""
-        try:
-            return flatten(self._space, observation)
-        except ValueError as error:
-            problem = f"gave an observation {error}"
-            raise self._broken(where or self._step_of(index), problem) from error
+    def _rows(self, observations: Sequence[Any], where: Callable[[int], str]) -> np.ndarray:
+        """Observations as rows [n, D], encoded or flattened; `where` is what messages call each."""
+        name, space, count = self._name, self._space, len(observations)
+        if self._encoding is not None:
+            batch = stack(name, space, observations, where)
+            return self._encoding.encode(name, batch, count, f"after {self._steps} steps")
+
+        def read(place: int, observation: Any) -> np.ndarray:
+            return read_observation(name, space, observation, where(place))
+
+        shape = (count, self._observation.shape[1])
+        return in_single_precision(gather(observations, shape, self._kinds, read))
 
     def _number(self, index: int, reward: Any) -> float:
-        found = _array(reward)
+        found = as_array(reward)
         if found.shape != () or found.dtype.kind not in KINDS["f"]:
-            problem = f"must give a number as reward, not {_what(reward)}"
+            problem = f"must give a number as reward, not {described(reward)}"
             raise self._broken(self._step_of(index), problem)
         return float(found)
 
     def _boolean(self, name: str, index: int, value: Any) -> bool:
-        found = _array(value)
+        found = as_array(value)
         if found.shape != () or found.dtype.kind != "b":
-            problem = f"must give True or False for {name!r}, not {_what(value)}"
+            problem = f"must give True or False for {name!r}, not {described(value)}"
             raise self._broken(self._step_of(index), problem)
         return bool(found)
+
+    def _reset_of(self, index: int) -> str:
+        return f"reset of environment {index} after {self._steps} steps"
 
     def _step_of(self, index: int) -> str:
         return f"step {self._steps} of environment {index}"
@@ -199,8 +212,24 @@ def make_environment(name: str, make: Callable[[], gymnasium.Env], index: int = 
     except Exception as error:
         raise raised(name, where, error, drawing_hint(error)) from error
     if not isinstance(env, gymnasium.Env):
-        raise WorldError(f"world {name!r}: {where} must give a gymnasium.Env, not {_what(env)}")
+        raise WorldError(f"world {name!r}: {where} must give a gymnasium.Env, not {described(env)}")
     return env
+
+
+def reset_environment(name: str, env: gymnasium.Env, seed: int | None, where: str) -> Any:
+    """The first observation of a new episode, or a `WorldError`."""
+    try:
+        result = env.reset(seed=seed)
+    except Exception as error:
+        if _takes_seed(env):
+            raise raised(name, where, error) from error
+        expected = "it must be reset(self, *, seed=None, options=None)"
+        problem = f"takes no seed, as in old Gym; {expected}"
+        raise WorldError(f"world {name!r}: {where} {problem}") from error
+    if not isinstance(result, tuple | list) or len(result) != 2:
+        problem = f"must return (observation, info), not {described(result)}"
+        raise WorldError(f"world {name!r}: {where} {problem}")
+    return result[0]
 
 
 @contextmanager
@@ -231,88 +260,8 @@ def close_environments(name: str, envs: Sequence[gymnasium.Env]) -> None:
         warnings.warn(failed[0] + more, stacklevel=2)
 
 
-def raised(name: str, where: str, error: Exception, advice: str = "") -> WorldError:
-    """The error that reports an exception in the environment; raise it from that."""
-    frame = traceback.extract_tb(error.__traceback__)[-1]
-    what = f"{type(error).__name__}: {str(error).rstrip('.') or frame.line}"
-    return WorldError(f"world {name!r}: {where} raised {what}{advice}")
-
-
-def flatten(space: spaces.Space, observation: Any) -> np.ndarray:
-    """An observation as a vector in Gymnasium's order.
-
-    Raises a `ValueError` that says what is wrong with one that is not of that space.
-    """
-    if isinstance(space, spaces.Dict):
-        if not isinstance(observation, Mapping) or set(observation) != set(space):
-            keys = ", ".join(map(str, space))
-            raise ValueError(f"that is {_what(observation)}, not a dict of {keys}")
-        return np.concatenate([_flatten_part(space, observation, key) for key in space])
-    if not isinstance(space, spaces.Box):
-        if not space.contains(observation):
-            raise ValueError(f"that is {_what(observation)}, not one of {space}")
-        return np.asarray(spaces.flatten(space, observation))
-    found = _array(observation)
-    if found.shape != space.shape or found.dtype.kind not in KINDS[space.dtype.kind]:
-        expected = f"{_shape(space.shape)} of {space.dtype}"
-        raise ValueError(f"that is {_what(observation)}, not {expected}, as its space says")
-    return found.ravel()
-
-
-def _flatten_part(space: spaces.Dict, observation: Mapping[str, Any], key: str) -> np.ndarray:
-    try:
-        return flatten(space[key], observation[key])
-    except ValueError as error:
-        raise ValueError(f"with a wrong {key!r}, {error}") from error
-
-
-def _gather(
-    values: Sequence[Any],
-    shape: tuple[int, ...],
-    kinds: str,
-    read: Callable[[int, Any], Any],
-) -> np.ndarray:
-    """The values of all environments as one array of that shape and of one of these kinds.
-
-    If they are not, `read` turns the value of each environment into what is expected or raises.
-    """
-    found = _array(values)
-    if found.shape == shape and found.dtype.kind in kinds:
-        return found
-    return np.array([read(index, value) for index, value in enumerate(values)])
-
-
-def _array(value: Any) -> np.ndarray:
-    """A new array of a value, or one of nothing if that can't be."""
-    try:
-        return np.array(value)
-    except Exception:  # lists of different lengths, for instance
-        return np.array(None)
-
-
-def _in_single_precision(numbers: np.ndarray) -> np.ndarray:
-    """A new array; numbers that are too large become infinite, which is refused later."""
-    with np.errstate(over="ignore"):
-        return numbers.astype(np.float32)
-
-
 def _takes_seed(env: gymnasium.Env) -> bool:
     """Whether `reset` takes a seed, in the environment and in all that is wrapped around it."""
     parameters = inspect.signature(env.reset).parameters.values()
     takes = any(p.name == "seed" or p.kind is p.VAR_KEYWORD for p in parameters)
     return takes and (not isinstance(env, gymnasium.Wrapper) or _takes_seed(env.env))
-
-
-def _what(value: Any) -> str:
-    """What a value is, for messages."""
-    if isinstance(value, np.ndarray):
-        return f"{_shape(value.shape)} of {value.dtype}"
-    if isinstance(value, tuple | list):
-        return f"a {type(value).__name__} of {len(value)}"
-    if isinstance(value, Mapping):
-        return f"a dict of {', '.join(map(str, value)) or 'nothing'}"
-    return "None" if value is None else f"{type(value).__name__} {str(value)[:40]!r}"
-
-
-def _shape(shape: tuple[int, ...]) -> str:
-    return f"an array of shape {list(shape)}" if shape else "a number"

@@ -15,8 +15,8 @@ from dusdi.envs.factors import Entries
 from dusdi.envs.from_gymnasium import GymnasiumWorld, environment_name, make_world
 from dusdi.envs.gymnasium_vector import close_environments
 from dusdi.envs.pictures import choose_opengl
-from dusdi.errors import DusdiError, UsageError, WorldError, unknown_name
-from dusdi.modules import import_module
+from dusdi.errors import DusdiError, UsageError, WorldError
+from dusdi.modules import import_name
 from dusdi.types import WorldSpec, difference
 
 PREFIX = "gym:"
@@ -28,6 +28,7 @@ def import_world(
     proprioception: Entries | None = None,
     options: Mapping[str, Any] | None = None,
     like: WorldSpec | None = None,
+    encoder: str | None = None,
 ) -> World:
     """The world that `gym:ID`, `package.module:function` or `path/to/file.py:function` names.
 
@@ -37,6 +38,7 @@ def import_world(
       proprioception: entries or factors of it that no skill component is to control.
       options: that a Gymnasium environment is made with.
       like: the world of a run, whose factors a Gymnasium environment gets if none are given.
+      encoder: what encodes its observations; see `from_gymnasium`.
 
     What a function makes is called by `function_name`, unless it has a name of its own.
     """
@@ -44,14 +46,14 @@ def import_world(
     options = options or {}
     found = text.removeprefix(PREFIX) if text.startswith(PREFIX) else _find(text, options)
     if isinstance(found, World):
-        if factors or proprioception:
-            problem = "--factor and --proprioception are for Gymnasium environments"
+        if factors or proprioception or encoder:
+            problem = "--factor, --proprioception and --encoder are for Gymnasium environments"
             raise UsageError(f"{problem}; {text} gives a world, which has its factors")
         return found
     name = None if isinstance(found, str | type) else function_name(text)
     if like is not None and like.name == environment_name(found):
         name = like.name  # in Python, where nobody named a file, it is called by the function alone
-    world = _make_world(found, options, name)
+    world = _make_world(found, options, encoder, name)
     if like is None or factors or proprioception:
         try:
             world.name_factors(factors or {}, proprioception)
@@ -65,10 +67,13 @@ def import_world(
     return world
 
 
-def _make_world(found: Any, options: Mapping[str, Any], name: str | None) -> GymnasiumWorld:
+def _make_world(
+    found: Any, options: Mapping[str, Any], encoder: str | None, name: str | None
+) -> GymnasiumWorld:
     """A world whose only factor is the whole observation."""
+    everything = {"everything": slice(None)}
     try:
-        return make_world(found, {"everything": slice(None)}, None, options, name=name)
+        return make_world(found, everything, None, options, encoder=encoder, name=name)
     except WorldError as error:
         if options and isinstance(error.__cause__, TypeError):  # there is no such option
             raise UsageError(str(error)) from error.__cause__
@@ -90,12 +95,7 @@ def function_name(text: str) -> str:
 
 def _find(text: str, options: Mapping[str, Any]) -> Any:
     """What a function or variable of the user gives: a world, or what makes environments."""
-    place, _, attribute = text.rpartition(":")
-    module = import_module(place)
-    if not hasattr(module, attribute):
-        names = [name for name in vars(module) if not name.startswith("_")]
-        raise unknown_name(f"function of {place}:", attribute, names)
-    found = getattr(module, attribute)
+    found = import_name(text)
     if isinstance(found, World) and options:
         raise UsageError(f"{text} is a world that was made already; --env-option comes too late")
     if isinstance(found, World) or (isinstance(found, type) and issubclass(found, gymnasium.Env)):
