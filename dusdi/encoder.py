@@ -1,15 +1,17 @@
-"""Encoders: a small network that says where things are in a picture, and the file it lives in.
+"""Encoders: a small network that says where discs are in a picture, and the file it lives in.
 
-It has one heat map for each thing; a thing's place is the mean of its heat map. Like a policy file,
-an encoder's file says what it is, and using it needs nothing that training it does.
+A heat map proposes a few places for each disc; a closer look at a window around each says how
+likely the disc is there, and where exactly. All discs of one size share weights, since they differ
+only in colour. Like a policy file, an encoder's file says what it is, and using it needs nothing
+that training it does.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import flax.linen as nn
 import jax
@@ -21,67 +23,189 @@ from dusdi.arrays import ENCODER_NAME, read_arrays, write_arrays
 from dusdi.checkpoint import digest, flatten
 from dusdi.errors import CheckpointError, UsageError
 from dusdi.files import remembered
+from dusdi.raster import Discs
 
 WHAT = "an encoder"
 ADVICE = "train one by dusdi encode"
-STRIDE = 2  # pixels of a cell of a heat map
+CELL = 4  # pixels of a cell of a heat map
+BLOCK = 2  # pixels that a heat map sees as one
+WINDOW = 16  # pixels of the window in which a disc is looked at closely
+PROPOSED = 4  # places at which a disc is looked for
 
 
-class HeatMaps(nn.Module):
-    """The logarithms of heat maps [B, cells, things] for pictures [B, rows, columns, 3].
+class Found(NamedTuple):
+    """What a `Finder` sees in pictures.
 
     Attributes:
-      things: how many there are.
-      features: channels of the two convolutions.
+      log_maps: logarithms of heat maps, [B, cells, m].
+      scores: of the proposed places, [B, m, P]; the highest is the most likely.
+      pixels: these places after a closer look, from the left and from the top, [B, m, P, 2].
     """
 
-    things: int
-    features: tuple[int, int] = (16, 32)
+    log_maps: jax.Array
+    scores: jax.Array
+    pixels: jax.Array
+
+    @property
+    def best(self) -> jax.Array:
+        """The most likely places, [B, m, 2]."""
+        chosen = self.scores.argmax(-1)[..., None, None]
+        return jnp.take_along_axis(self.pixels, chosen, axis=2)[:, :, 0]
+
+
+class Finder(nn.Module):
+    """Finds discs in pictures uint8 [B, pixels, pixels, 3].
+
+    Attributes:
+      discs: what they look like.
+      features: of the network of heat maps.
+      hidden: units of the network that looks closely.
+    """
+
+    discs: Discs
+    features: int = 16
+    hidden: int = 64
 
     @nn.compact
-    def __call__(self, pictures: jax.Array) -> jax.Array:
-        x = pictures.astype(jnp.float32) / 255 - 0.5
-        x = nn.relu(nn.Conv(self.features[0], (5, 5), (STRIDE, STRIDE))(x))
-        x = nn.relu(nn.Conv(self.features[1], (3, 3))(x))
-        x = nn.Conv(self.things, (1, 1))(x)
-        return jax.nn.log_softmax(x.reshape(len(x), -1, self.things), axis=1)
+    def __call__(self, pictures: jax.Array) -> Found:
+        own, paper = planes(self.discs, pictures)
+        log_maps = self._search(own, paper)
+        proposed = proposals(jax.lax.stop_gradient(log_maps), self.discs.pixels // CELL)
+        return Found(log_maps, *self._look_closer(own, paper, proposed))
+
+    def _search(self, own: jax.Array, paper: jax.Array) -> jax.Array:
+        """The logarithms of heat maps, from planes [B, c, pixels, pixels] and the paper's."""
+        batch, colours = own.shape[:2]
+        cells = self.discs.pixels // CELL
+        x = nn.Conv(self.features, (3, 3))(grouped(own.reshape(-1, *own.shape[2:])))
+        x = x.reshape(batch, colours, cells, cells, -1)
+        x = nn.relu(x + nn.Conv(self.features, (3, 3))(grouped(paper))[:, None])
+        x = nn.Dense(len(self.discs.sizes))(x).reshape(batch, colours, cells**2, -1)
+        maps = x[:, self.discs.colour_of, :, self.discs.size_of]  # [m, B, cells]
+        return jax.nn.log_softmax(maps.transpose(1, 2, 0), axis=1)
+
+    def _look_closer(
+        self, own: jax.Array, paper: jax.Array, proposed: jax.Array
+    ) -> tuple[jax.Array, jax.Array]:
+        """Scores and exact places, from planes and proposed places [B, m, P, 2]."""
+        middle = jnp.clip(jnp.round(proposed).astype(int), 0, self.discs.pixels)
+        colour_of = jnp.asarray(self.discs.colour_of)
+        seen = [
+            windows(own, colour_of, middle, outside=0.0),
+            windows(paper[:, None], 0 * colour_of, middle, outside=1.0),
+        ]
+        seen = jnp.concatenate(seen, axis=-1)
+        scores = jnp.zeros(middle.shape[:-1])
+        pixels = middle.astype(float)
+        for size in range(len(self.discs.sizes)):
+            which = np.flatnonzero(self.discs.size_of == size)
+            found = nn.Dense(3)(nn.relu(nn.Dense(self.hidden)(seen[:, which])))
+            scores = scores.at[:, which].set(found[..., 0])
+            pixels = pixels.at[:, which].add(CELL * found[..., 1:])
+        return scores, pixels
+
+
+def planes(discs: Discs, pictures: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """How much each pixel has each colour of the palette, [B, c, ...], and the paper's, [B, ...].
+
+    It is 1 for that colour and falls to 0 at the distance of the nearest other one.
+    """
+    picture = pictures.astype(jnp.float32) / 255
+    known = np.concatenate([discs.palette, discs.paper[None]])
+    apart = np.linalg.norm(known[:, None] - known[None], axis=-1)
+    reach = np.where(apart > 0, apart, np.inf).min(1)
+
+    def match(colour, reach):
+        squares = sum((picture[..., k] - float(colour[k])) ** 2 for k in range(3))
+        return jnp.maximum(0.0, 1 - jnp.sqrt(squares) / float(reach))
+
+    own = [match(*one) for one in zip(known[:-1], reach[:-1], strict=True)]
+    return jnp.stack(own, axis=1), match(known[-1], apart[-1].max())
+
+
+def grouped(plane: jax.Array) -> jax.Array:
+    """Planes [n, pixels, pixels] in blocks: the means of each cell's blocks, [n, rows, cols, 4]."""
+    count, side = plane.shape[0], plane.shape[1]
+    blocks = plane.reshape(count, side // BLOCK, BLOCK, side // BLOCK, BLOCK).mean((2, 4))
+    cells, inside = side // CELL, CELL // BLOCK
+    parts = blocks.reshape(count, cells, inside, cells, inside).transpose(0, 1, 3, 2, 4)
+    return parts.reshape(count, cells, cells, inside**2)
+
+
+def proposals(log_maps: jax.Array, cells: int) -> jax.Array:
+    """The middles of the highest cells that are no neighbours, in pixels, [B, m, P, 2]."""
+    place = jnp.arange(cells**2)[:, None]
+    found = []
+    for _ in range(PROPOSED):
+        top = log_maps.argmax(1)[:, None]  # [B, 1, m]
+        apart = jnp.maximum(
+            jnp.abs(place // cells - top // cells), jnp.abs(place % cells - top % cells)
+        )
+        log_maps = jnp.where(apart <= 1, -jnp.inf, log_maps)
+        found.append(jnp.stack([top[:, 0] % cells, top[:, 0] // cells], axis=-1))
+    return (jnp.stack(found, axis=2) + 0.5) * CELL
+
+
+def windows(plane: jax.Array, which: jax.Array, middle: jax.Array, outside: float) -> jax.Array:
+    """Windows of planes [B, c, pixels, pixels] around whole pixels `middle` [B, m, P, 2].
+
+    Gives [B, m, P, pixels of a window]; `which` [m] says in which plane each is. Beyond the
+    picture there is `outside`.
+    """
+    edge = (WINDOW // 2, WINDOW // 2)
+    padded = jnp.pad(plane, ((0, 0), (0, 0), edge, edge), constant_values=outside)
+
+    def cut(plane, which, middle):
+        start = (which, middle[1], middle[0])
+        return jax.lax.dynamic_slice(plane, start, (1, WINDOW, WINDOW)).ravel()
+
+    over_places = jax.vmap(cut, (None, None, 0))
+    return jax.vmap(jax.vmap(over_places, (None, 0, 0)), (0, None, 0))(padded, which, middle)
 
 
 class Encoder:
-    """A trained network.
+    """A trained `Finder`.
 
     Attributes:
-      params: of `HeatMaps`.
+      params: of the `Finder`.
       description: what it was trained for and how well it does.
-      names: of the things, in order.
-      lines: where the columns of heat maps are, from left to right, in the world's units.
+      discs: what it looks for.
     """
 
     def __init__(self, params: Any, description: Mapping[str, Any]):
         self.params = params
         self.description = dict(description)
-        self.names = tuple(description["things"])
-        self.lines = np.asarray(description["lines"], np.float32)
-        self.network = HeatMaps(len(self.names), tuple(description["features"]))
+        self.discs = Discs.from_json(description["discs"])
+        self.network = Finder(self.discs, **description["network"])
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The things that it finds, in order."""
+        return self.discs.names
 
     def places(self, pictures: jax.Array) -> jax.Array:
-        """Where things are in pictures uint8 [B, rows, columns, 3], [B, things, 2]."""
-        log_maps: Any = self.network.apply(self.params, pictures)
-        return mean_places(jnp.exp(log_maps), self.lines)
+        """Where things are in pictures uint8 [B, pixels, pixels, 3], in the world's units."""
+
+        def look(picture):
+            found: Any = self.network.apply(self.params, picture[None])
+            return places_of(self.discs, found.best[0])
+
+        # One after the other, so that all that is in between stays in the cache.
+        return jax.vmap(jax.custom_batching.sequential_vmap(look))(jnp.asarray(pictures))
 
     @cached_property
     def digest(self) -> str:
         """Names what it is: a short hash of its parameters."""
         return digest(flatten(self.params), "")[:12]
 
-    def check_fit(self, world: str, names: Sequence[str], pixels: int) -> None:
+    def check_fit(self, world: str, discs: Discs) -> None:
         """Raises a `UsageError` unless it was trained for pictures of such things."""
-        ours = (self.description["world"], len(self.names), self.description["pixels"])
-        if ours != (world, len(names), pixels) or self.names != tuple(names):
+        ours = self.description["world"]
+        if ours != world or self.discs.to_json() != discs.to_json():
             raise UsageError(
-                f"the encoder is for {ours[1]} things in pictures of {ours[0]!r} of {ours[2]} "
-                f"pixels, not for {len(names)} in those of {world!r} of {pixels}; "
-                "train one for this world by dusdi encode"
+                f"the encoder is for {len(self.names)} things in pictures of {ours!r} of "
+                f"{self.discs.pixels} pixels, not for {len(discs.names)} in those of {world!r} of "
+                f"{discs.pixels}; train one for this world by dusdi encode"
             )
 
     def save(self, path: Path) -> None:
@@ -89,13 +213,10 @@ class Encoder:
         write_arrays(path, flatten(self.params), self.description)
 
 
-def mean_places(weights: jax.Array, lines: np.ndarray) -> jax.Array:
-    """The mean places [B, things, 2] of heat maps [B, cells, things]."""
-    count = len(lines)
-    maps = weights.reshape(len(weights), count, count, -1)  # rows, columns
-    x = jnp.einsum("brct,c->bt", maps, lines)
-    y = jnp.einsum("brct,r->bt", maps, -lines)
-    return jnp.stack([x, y], axis=-1)
+def places_of(discs: Discs, pixels: jax.Array) -> jax.Array:
+    """Places in the world's units, from pixels from the left and from the top."""
+    middle = discs.pixels / 2
+    return (pixels - middle) * jnp.array([1.0, -1.0]) / discs.scale
 
 
 def load_encoder(place: str | Path) -> Encoder:
@@ -107,9 +228,9 @@ def load_encoder(place: str | Path) -> Encoder:
     description, arrays = read_arrays(file, WHAT, ADVICE)
     try:
         encoder = Encoder(_nested(arrays), description)
-        side = int(description["pixels"])
+        side = encoder.discs.pixels
         encoder.places(jnp.zeros((1, side, side, 3), jnp.uint8))
-    except (KeyError, TypeError, ValueError, AttributeError, FlaxError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError, FlaxError) as error:
         raise CheckpointError(
             f"{file} does not say what encoder it is: {type(error).__name__}: {error}; {ADVICE}"
         ) from error

@@ -1,8 +1,8 @@
-"""Training of encoders: on pictures of random play, with the true places or by redrawing.
+"""Training of encoders: on pictures of random play with the true places, or on drawings.
 
-With labels, heat maps are told where things are, as the encoder of the DUSDi paper was. Without,
-they have to redraw the picture: each thing is drawn everywhere, as strongly as its heat map says.
-What the things look like is known in both cases.
+With labels, an encoder is told where things are in pictures of the world, as the encoder of the
+DUSDi paper was. Without, it never sees the world: it draws things at places of its own choice, as
+they look, and learns to find them there. What they look like is known in both cases.
 """
 
 from __future__ import annotations
@@ -16,18 +16,19 @@ import numpy as np
 import optax
 
 from dusdi.checks import check_numbers
-from dusdi.encoder import STRIDE, Encoder, HeatMaps, mean_places
+from dusdi.encoder import CELL, WINDOW, Encoder, Finder, Found, places_of
 from dusdi.envs.base import EnvState, select
 from dusdi.envs.pictured import PicturedWorld
-from dusdi.envs.raster import Discs
 from dusdi.errors import UsageError
 from dusdi.progress import Progress, Silent
 from dusdi.provenance import provenance
+from dusdi.raster import Discs
 
-HELD = 8  # steps for which an action of random play is held
-EPISODE = 64  # steps of an episode of random play
+HELD = 4  # steps for which an action of random play is held
+EPISODE = 32  # steps of an episode of random play
 BETWEEN = 4  # steps of play between two updates
 TEST_PICTURES = 4096
+NEARLY_ZERO = 1e-4  # squared pixels, for the slope of a distance of zero
 COVERED = 0.5  # a disc of which less is visible counts as covered
 
 
@@ -47,7 +48,7 @@ class EncoderTrainer:
 
     Args:
       world: that shows pictures.
-      labels: whether the true places are used; otherwise pictures are redrawn.
+      labels: whether pictures of the world and their true places are used; otherwise drawings.
       updates, batch_size, learning_rate: of Adam, whose rate falls to zero.
       seed: of everything.
     """
@@ -57,9 +58,9 @@ class EncoderTrainer:
         world: PicturedWorld,
         *,
         labels: bool = True,
-        updates: int = 4000,
+        updates: int = 5000,
         batch_size: int = 64,
-        learning_rate: float = 3e-3,
+        learning_rate: float = 5e-3,
         seed: int = 0,
     ):
         if not isinstance(world, PicturedWorld):
@@ -70,11 +71,10 @@ class EncoderTrainer:
         self.updates = updates
         self.batch_size = batch_size
         self.seed = seed
-        self.network = HeatMaps(len(world.discs.names))
-        self.lines = world.discs.lines(world.discs.pixels // STRIDE)
+        self.discs = world.discs
+        check_looks(self.discs)
+        self.network = Finder(self.discs)
         self._adam = optax.adam(optax.cosine_decay_schedule(learning_rate, updates))
-        loss = labelled_loss if labels else redrawing_loss
-        self._loss = functools.partial(loss, self.network, world.discs)
 
     def init(self) -> TrainingState:
         key, init_key, play_key = jax.random.split(jax.random.PRNGKey(self.seed), 3)
@@ -87,14 +87,34 @@ class EncoderTrainer:
 
     @functools.partial(jax.jit, static_argnums=0)
     def update(self, state: TrainingState) -> tuple[TrainingState, jax.Array]:
-        """Plays on and learns from the pictures of all environments; gives the loss."""
-        state = jax.lax.fori_loop(0, BETWEEN, lambda _, s: self._play(s), state)
-        places = jax.vmap(self.world.places)(state.play)
-        pictures = jax.vmap(self.world.picture)(state.play)
-        loss, gradient = jax.value_and_grad(self._loss)(state.params, pictures, places)
+        """Learns from a batch of pictures; gives the loss."""
+        state, places, pictures = self._play_on(state) if self.labels else self._draw(state)
+
+        def loss(params):
+            found: Any = self.network.apply(params, pictures)
+            return finding_loss(self.discs, found, places)
+
+        value, gradient = jax.value_and_grad(loss)(state.params)
         change, optimiser = self._adam.update(gradient, state.optimiser)
         params = optax.apply_updates(state.params, change)
-        return state._replace(params=params, optimiser=optimiser), loss
+        return state._replace(params=params, optimiser=optimiser), value
+
+    def _play_on(self, state: TrainingState) -> tuple[TrainingState, jax.Array, jax.Array]:
+        """Some steps of random play; the places and pictures that they lead to."""
+        state = jax.lax.fori_loop(0, BETWEEN, lambda _, s: self._play(s), state)
+        return state, *self._look(state)
+
+    def _look(self, state: TrainingState) -> tuple[jax.Array, jax.Array]:
+        """True places and pictures."""
+        return jax.vmap(self.world.places)(state.play), jax.vmap(self.world.picture)(state.play)
+
+    def _draw(self, state: TrainingState) -> tuple[TrainingState, jax.Array, jax.Array]:
+        """Places anywhere in the picture, and pictures with things there."""
+        key, place_key = jax.random.split(state.key)
+        shape = (self.batch_size, len(self.discs.names), 2)
+        pixels = jax.random.uniform(place_key, shape, maxval=float(self.discs.pixels))
+        places = places_of(self.discs, pixels)
+        return state._replace(key=key), places, jax.vmap(self.discs.draw)(places)
 
     def _play(self, state: TrainingState) -> TrainingState:
         """A step of random play."""
@@ -112,19 +132,18 @@ class EncoderTrainer:
     def test(self, state: TrainingState) -> tuple[jax.Array, jax.Array, TrainingState]:
         """Errors [B, things] in new pictures, how much of each disc is visible, and the play."""
         state = jax.lax.fori_loop(0, EPISODE, lambda _, s: self._play(s), state)
-        places = jax.vmap(self.world.places)(state.play)
-        pictures = jax.vmap(self.world.picture)(state.play)
-        log_maps: Any = self.network.apply(state.params, pictures)
-        seen = mean_places(jnp.exp(log_maps), self.lines)
+        places, pictures = self._look(state)
+        found: Any = self.network.apply(state.params, pictures)
+        seen = places_of(self.discs, found.best)
         error = jnp.linalg.norm(seen - places, axis=-1)
-        return error, jax.vmap(functools.partial(visible, self.world.discs))(places), state
+        return error, jax.vmap(functools.partial(visible, self.discs))(places), state
 
 
 def train_encoder(world: PicturedWorld, *, progress: bool = False, **options: Any) -> Encoder:
     """An encoder for the pictures of a world; for the options see `EncoderTrainer`."""
     trainer = EncoderTrainer(world, **options)
     state = trainer.init()
-    how = "labels" if trainer.labels else "redrawing"
+    how = "labels" if trainer.labels else "drawings"
     title = f"encoder of {world.spec.name}, by {how}"
     display = Progress(title, trainer.updates, unit="updates") if progress else Silent()
     with display:
@@ -140,7 +159,7 @@ def train_encoder(world: PicturedWorld, *, progress: bool = False, **options: An
 
 def _description(trainer: EncoderTrainer, state: TrainingState) -> dict[str, Any]:
     """What an encoder says of itself, its errors in new pictures included."""
-    discs = trainer.world.discs
+    discs = trainer.discs
     errors, shares = [], []
     held_out = state._replace(key=jax.random.fold_in(state.key, 1))
     for _ in range(-(-TEST_PICTURES // trainer.batch_size)):
@@ -151,10 +170,8 @@ def _description(trainer: EncoderTrainer, state: TrainingState) -> dict[str, Any
         "kind": "encoder",
         "world": trainer.world.spec.name,
         "options": dict(trainer.world.spec.options),
-        "things": list(discs.names),
-        "pixels": discs.pixels,
-        "lines": [float(line) for line in trainer.lines],
-        "features": list(trainer.network.features),
+        "discs": discs.to_json(),
+        "network": {"features": trainer.network.features, "hidden": trainer.network.hidden},
         "labels": trainer.labels,
         "updates": trainer.updates,
         "batch_size": trainer.batch_size,
@@ -189,63 +206,46 @@ def visible(discs: Discs, places: jax.Array) -> jax.Array:
     return (cover * left).sum((1, 2)) / jnp.maximum(cover.sum((1, 2)), 1e-6)
 
 
-# --- losses: of parameters, pictures [B, rows, columns, 3] and places [B, things, 2] ---
+def check_looks(discs: Discs) -> None:
+    """Raises a `UsageError` if two things look the same, so that nothing could tell them apart."""
+    seen: dict[tuple, str] = {}
+    for name, look in zip(
+        discs.names, zip(discs.colour_of, discs.size_of, strict=True), strict=True
+    ):
+        if look in seen:
+            raise UsageError(
+                f"{seen[look]!r} and {name!r} have the same colour and size, so that no encoder "
+                "can tell them apart; use fewer things"
+            )
+        seen[look] = name
 
 
-def labelled_loss(
-    network: HeatMaps, discs: Discs, params: Any, pictures: jax.Array, places: jax.Array
-) -> jax.Array:
-    """Squared error of places, and cross-entropy of heat maps with the four nearest cells.
+def finding_loss(discs: Discs, found: Found, places: jax.Array) -> jax.Array:
+    """What finding things costs that are at places [B, m, 2].
 
-    The latter are weighted so that their mean is the place. It is what finds a thing that a heat
-    map looks for in the wrong corner.
+    It is the cross-entropy of heat maps with the cells around the places, that of scores with the
+    nearest proposal, and that one's distance in pixels. Things that were not proposed near where
+    they are count in the first only.
     """
-    log_maps: Any = network.apply(params, pictures)
-    lines = discs.lines(discs.pixels // STRIDE)
-    target = nearest_cells(places, lines)
-    entropy = -(target * log_maps).sum(1).mean()
-    error = ((mean_places(jnp.exp(log_maps), lines) - places) ** 2).sum(-1).mean()
-    return error + 0.1 * entropy
+    target = nearest_cells(places, discs.lines(discs.pixels // CELL))
+    searched = -(target * found.log_maps).sum(1).mean()
+    away = places_of(discs, found.pixels) - places[:, :, None]
+    distance = jnp.sqrt(((away * discs.scale) ** 2).sum(-1) + NEARLY_ZERO)  # [B, m, P]
+    nearest = distance.argmin(-1)[..., None]
+    near = jnp.take_along_axis(distance, nearest, axis=-1)[..., 0]
+    chosen = jnp.take_along_axis(jax.nn.log_softmax(found.scores), nearest, axis=-1)[..., 0]
+    proposed = jax.lax.stop_gradient(near) < WINDOW / 2
+    return searched + jnp.where(proposed, near - chosen, 0.0).mean()
 
 
 def nearest_cells(places: jax.Array, lines: np.ndarray) -> jax.Array:
-    """Weights [B, cells, things] of the cells around places [B, things, 2]; their mean is there."""
+    """Weights [B, cells, m] of the four cells around places [B, m, 2]; their mean is there."""
     step = lines[1] - lines[0]
 
-    def share(values):  # [B, things, lines]
+    def share(values):  # [B, m, lines]
         inside = jnp.clip(values, lines[0], lines[-1])
         return jnp.maximum(0.0, 1 - jnp.abs(inside[..., None] - lines) / step)
 
     down, across = share(-places[..., 1]), share(places[..., 0])
     weights = down[..., :, None] * across[..., None, :]
     return weights.reshape(*places.shape[:2], -1).swapaxes(1, 2)
-
-
-def redrawing_loss(
-    network: HeatMaps, discs: Discs, params: Any, pictures: jax.Array, places: jax.Array
-) -> jax.Array:
-    """The squared error of pictures redrawn from heat maps; the true places are not used."""
-    del places
-    log_maps: Any = network.apply(params, pictures)
-    count = discs.pixels // STRIDE
-    maps = jnp.exp(log_maps).reshape(len(pictures), count, count, -1)
-    small = pictures.reshape(len(pictures), count, STRIDE, count, STRIDE, 3) / 255.0
-    redrawn = jax.vmap(discs.paint)(spread(maps, discs).transpose(0, 3, 1, 2))
-    return ((redrawn - small.mean((2, 4))) ** 2).sum((1, 2, 3)).mean() / len(discs.names)
-
-
-def spread(maps: jax.Array, discs: Discs) -> jax.Array:
-    """How much of each cell things take that are where heat maps [B, rows, columns, m] say."""
-    reach = int(np.ceil(discs.radii.max() / STRIDE)) + 1
-    offsets = np.arange(-reach, reach + 1) * STRIDE
-    distance = np.sqrt(offsets[:, None] ** 2 + offsets[None] ** 2)
-    fade = np.clip((discs.radii - distance[..., None]) / STRIDE + 0.5, 0.0, 1.0)
-    kernel = jnp.asarray(fade[:, :, None, :], jnp.float32)  # a filter of its own for each thing
-    return jax.lax.conv_general_dilated(
-        maps,
-        kernel,
-        (1, 1),
-        "SAME",
-        dimension_numbers=("NHWC", "HWIO", "NHWC"),
-        feature_group_count=len(discs.names),
-    )

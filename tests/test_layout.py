@@ -11,8 +11,8 @@ PACKAGE = ROOT / "dusdi"
 ORDER = [
     "errors", "signals", "files", "modules", "types", "checks", "messages", "progress", "parallel",
     "provenance", "settings", "presets", "nets", "spaces", "skill_space", "normalise", "replay",
-    "checkpoint", "arrays", "encoder", "envs", "tasks", "stepping", "sources", "methods", "resolve",
-    "agents", "policy",
+    "checkpoint", "arrays", "raster", "encoder", "envs", "tasks", "stepping", "sources", "methods",
+    "resolve", "agents", "policy",
     "skills", "hierarchy", "controller", "skill_env", "learner", "trainers", "high_level", "run",
     "resume", "training", "fine_tuning", "learning", "pretraining", "task_learning", "rollouts",
     "metrics", "report", "encoder_training", "evaluation", "task_evaluation", "info", "compare",

@@ -36,7 +36,7 @@ class EncodeOptions(Group):
     env: str = argument("ENV", f"a world that shows pictures: {', '.join(PICTURED)}")
     labels: bool = flag("learn from the true places, as in the paper (default)")
     no_labels: bool = flag("learn by redrawing pictures, without the true places")
-    updates: int = option(4000, "gradient updates")
+    updates: int = option(5000, "gradient updates")
     batch_size: int = option(64, "pictures per update")
     seed: int = option(0, "seed of random play and network")
     out: str = option("", "folder (default: runs/ENV-encoder-labels-seedS or -redrawing-)", "DIR")

@@ -144,7 +144,7 @@ def _trained(encoder: Encoder, name: str) -> Encoding:
 
 def _check_pictures(world: str, space: spaces.Space, encoder: Encoder) -> None:
     """Raises a `UsageError` unless the encoder is for observations of that space."""
-    side = encoder.description["pixels"]
+    side = encoder.discs.pixels
     wanted = spaces.Box(0, 255, (side, side, 3), np.uint8)
     if space != wanted:
         raise UsageError(f"{world}: the encoder is for observations {wanted}, not {space}")

@@ -16,8 +16,8 @@ import numpy as np
 from dusdi.envs.base import EXPERT_VALUES
 from dusdi.envs.canvas import HUES, INK, PAPER, Canvas, fade, rgb
 from dusdi.envs.pictured import PicturedWorld
-from dusdi.envs.raster import Discs
 from dusdi.errors import UsageError
+from dusdi.raster import Discs
 from dusdi.types import Factor, WorldSpec
 
 TIME_STEP = 0.1  # seconds; World.dt in mpe2

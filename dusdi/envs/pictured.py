@@ -15,9 +15,9 @@ from PIL import Image, ImageDraw
 from dusdi.arrays import ENCODER_NAME
 from dusdi.encoder import Encoder, load_encoder
 from dusdi.envs.base import EnvState, JaxWorld, World
-from dusdi.envs.raster import Discs
 from dusdi.envs.wrapper import WorldWrapper
 from dusdi.errors import UsageError, unknown_name
+from dusdi.raster import Discs
 
 ENLARGED = 8  # times that small pictures are shown larger
 
@@ -73,7 +73,7 @@ class Encoded(WorldWrapper):
                 f"{world.spec.name!r} shows no pictures that an encoder could see; worlds that do "
                 "are subclasses of PicturedWorld"
             )
-        encoder.check_fit(world.spec.name, world.discs.names, world.discs.pixels)
+        encoder.check_fit(world.spec.name, world.discs)
         super().__init__(world)
         self.world: PicturedWorld = world
         options = {**world.spec.options, "encoder": encoder.digest}

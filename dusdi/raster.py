@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+_ARRAYS = ("radii", "colours", "paper")
 EDGE = 0.5  # pixels on both sides of a disc's edge over which it fades
 
 
@@ -30,6 +34,36 @@ class Discs:
     paper: np.ndarray
     pixels: int
     scale: float
+
+    @cached_property
+    def palette(self) -> np.ndarray:
+        """The colours that there are, [c, 3]."""
+        return np.unique(self.colours, axis=0)
+
+    @cached_property
+    def colour_of(self) -> np.ndarray:
+        """Which colour of the palette each disc has, [m]."""
+        return np.array([np.abs(self.palette - one).sum(1).argmin() for one in self.colours])
+
+    @cached_property
+    def sizes(self) -> np.ndarray:
+        """The radii that there are."""
+        return np.unique(self.radii)
+
+    @cached_property
+    def size_of(self) -> np.ndarray:
+        """Which of these sizes each disc has, [m]."""
+        return np.searchsorted(self.sizes, self.radii)
+
+    def to_json(self) -> dict[str, Any]:
+        """All fields; `from_json` takes them back."""
+        fields = dataclasses.asdict(self)
+        return {k: v.tolist() if isinstance(v, np.ndarray) else v for k, v in fields.items()}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Discs:
+        arrays = {name: np.asarray(data[name], np.float32) for name in _ARRAYS}
+        return cls(**{**data, **arrays, "names": tuple(data["names"])})
 
     def lines(self, cells: int) -> np.ndarray:
         """Where the middles of so many columns lie, from left to right, in units of the world."""
