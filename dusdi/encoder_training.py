@@ -8,6 +8,10 @@ they look, and learns to find them there. What they look like is known in both c
 from __future__ import annotations
 
 import functools
+import json
+import shutil
+import time
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -15,17 +19,23 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
+from dusdi import checkpoint
+from dusdi.arrays import ENCODER_NAME
 from dusdi.checks import check_numbers
 from dusdi.encoder import CELL, WINDOW, Encoder, Finder, Found, places_of
-from dusdi.envs.base import EnvState, select
+from dusdi.envs.base import EnvState, World, select
 from dusdi.envs.pictured import PicturedWorld
 from dusdi.errors import UsageError
 from dusdi.progress import Progress, Silent
 from dusdi.provenance import provenance
 from dusdi.raster import Discs
+from dusdi.signals import stoppable
 
 HELD = 4  # steps for which an action of random play is held
 EPISODE = 32  # steps of an episode of random play
+CHECKPOINTS = "checkpoints"
+LOGGED = 50  # times that the loss is logged
+SAVED_EVERY = 5  # log rows between two checkpoints
 BETWEEN = 4  # steps of play between two updates
 TEST_PICTURES = 4096
 NEARLY_ZERO = 1e-4  # squared pixels, for the slope of a distance of zero
@@ -63,18 +73,37 @@ class EncoderTrainer:
         learning_rate: float = 5e-3,
         seed: int = 0,
     ):
-        if not isinstance(world, PicturedWorld):
-            raise UsageError(f"{world.spec.name!r} shows no pictures that an encoder could learn")
+        pictured(world)
         check_numbers(updates=updates, batch_size=batch_size, seed=seed)
         self.world = world
         self.labels = labels
         self.updates = updates
         self.batch_size = batch_size
+        self.learning_rate = learning_rate
         self.seed = seed
         self.discs = world.discs
         check_looks(self.discs)
         self.network = Finder(self.discs)
         self._adam = optax.adam(optax.cosine_decay_schedule(learning_rate, updates))
+
+    @property
+    def title(self) -> str:
+        how = "labels" if self.labels else "drawings"
+        return f"encoder of {self.world.spec.name}, by {how}"
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What determines the result, as JSON."""
+        return {
+            "kind": "encoder",
+            "world": self.world.spec.name,
+            "options": json.loads(json.dumps(dict(self.world.spec.options))),
+            "labels": self.labels,
+            "updates": self.updates,
+            "batch_size": self.batch_size,
+            "learning_rate": self.learning_rate,
+            "seed": self.seed,
+        }
 
     def init(self) -> TrainingState:
         key, init_key, play_key = jax.random.split(jax.random.PRNGKey(self.seed), 3)
@@ -139,25 +168,80 @@ class EncoderTrainer:
         return error, jax.vmap(functools.partial(visible, self.discs))(places), state
 
 
-def train_encoder(world: PicturedWorld, *, progress: bool = False, **options: Any) -> Encoder:
-    """An encoder for the pictures of a world; for the options see `EncoderTrainer`."""
+def train_encoder(
+    world: PicturedWorld,
+    *,
+    out: str | Path | None = None,
+    resume: bool = False,
+    progress: bool = False,
+    **options: Any,
+) -> Encoder:
+    """An encoder for the pictures of a world.
+
+    Args:
+      world: that shows pictures.
+      out: folder to write the encoder into, and checkpoints while it is trained.
+      resume: go on where the training in that folder was stopped, to the same end bit for bit.
+      progress: show a progress bar (or log lines, if the output is not a terminal).
+      **options: of the training, see `EncoderTrainer`.
+    """
     trainer = EncoderTrainer(world, **options)
-    state = trainer.init()
-    how = "labels" if trainer.labels else "drawings"
-    title = f"encoder of {world.spec.name}, by {how}"
-    display = Progress(title, trainer.updates, unit="updates") if progress else Silent()
-    with display:
-        every = max(1, trainer.updates // 50)
-        for update in range(1, trainer.updates + 1):
+    folder = None if out is None else Path(out)
+    state, done, seconds = _first_state(trainer, folder, resume)
+    began = time.monotonic() - seconds
+    display = Silent()
+    if progress:
+        display = Progress(trainer.title, trainer.updates, done, unit="updates")
+    every = max(1, trainer.updates // LOGGED)
+    with display, stoppable(lambda: display.note("stopping")) as stopped:
+        for update in range(done + 1, trainer.updates + 1):
             state, loss = trainer.update(state)
             if update % 10 == 0:
                 display.advance(update)
             if update % every == 0:
                 display.log(update, [{"loss": float(loss)}])
-    return Encoder(state.params, _description(trainer, state))
+            if folder and (stopped() or update % (every * SAVED_EVERY) == 0):
+                about = {**trainer.identity, "seconds": time.monotonic() - began}
+                checkpoint.save(folder / CHECKPOINTS, update, state, about)
+            if stopped():
+                place = f"; saved in {folder}, go on with --resume" if folder else ""
+                raise KeyboardInterrupt(f"stopped at update {update:,}{place}")
+    seconds = time.monotonic() - began
+    encoder = Encoder(state.params, _description(trainer, state, seconds))
+    if folder is not None:
+        encoder.save(folder / ENCODER_NAME)
+        shutil.rmtree(folder / CHECKPOINTS, ignore_errors=True)
+    return encoder
 
 
-def _description(trainer: EncoderTrainer, state: TrainingState) -> dict[str, Any]:
+def _first_state(
+    trainer: EncoderTrainer, folder: Path | None, resume: bool
+) -> tuple[TrainingState, int, float]:
+    """Where training begins or goes on, and how many updates and seconds went before."""
+    if folder is None:
+        return trainer.init(), 0, 0.0
+    if (folder / ENCODER_NAME).exists():
+        raise UsageError(f"{folder} holds an encoder already; name another place")
+    found = checkpoint.load_newest(folder / CHECKPOINTS)
+    if found is None:
+        return trainer.init(), 0, 0.0
+    if not resume:
+        raise UsageError(
+            f"{folder} holds an encoder that is half trained; go on with --resume (resume=True), "
+            "or name another place"
+        )
+    for name, value in trainer.identity.items():
+        if found.description.get(name) != value:
+            raise UsageError(
+                f"{folder} holds an encoder that is trained with {name} "
+                f"{found.description.get(name)!r}, not {value!r}; name another place"
+            )
+    shapes = jax.eval_shape(trainer.init)
+    state = checkpoint.read(found, shapes)
+    return state, found.description["step"], found.description["seconds"]
+
+
+def _description(trainer: EncoderTrainer, state: TrainingState, seconds: float) -> dict[str, Any]:
     """What an encoder says of itself, its errors in new pictures included."""
     discs = trainer.discs
     errors, shares = [], []
@@ -167,15 +251,10 @@ def _description(trainer: EncoderTrainer, state: TrainingState) -> dict[str, Any
         errors.append(np.asarray(error))
         shares.append(np.asarray(share))
     return {
-        "kind": "encoder",
-        "world": trainer.world.spec.name,
-        "options": dict(trainer.world.spec.options),
+        **trainer.identity,
         "discs": discs.to_json(),
         "network": {"features": trainer.network.features, "hidden": trainer.network.hidden},
-        "labels": trainer.labels,
-        "updates": trainer.updates,
-        "batch_size": trainer.batch_size,
-        "seed": trainer.seed,
+        "seconds": round(seconds, 2),
         "errors": summary(np.concatenate(errors), np.concatenate(shares), discs),
         "made_with": provenance(),
     }
@@ -204,6 +283,13 @@ def visible(discs: Discs, places: jax.Array) -> jax.Array:
     left = jnp.cumprod(1 - cover[::-1], axis=0)[::-1]
     left = jnp.concatenate([left[1:], jnp.ones_like(left[:1])])
     return (cover * left).sum((1, 2)) / jnp.maximum(cover.sum((1, 2)), 1e-6)
+
+
+def pictured(world: World) -> PicturedWorld:
+    """The world, or a `UsageError` unless it shows pictures."""
+    if not isinstance(world, PicturedWorld):
+        raise UsageError(f"{world.spec.name!r} shows no pictures that an encoder could learn")
+    return world
 
 
 def check_looks(discs: Discs) -> None:

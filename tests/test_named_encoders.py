@@ -12,8 +12,9 @@ from lamps import Described, Lamps, levels
 
 import dusdi
 from dusdi.cli import main
-from dusdi.encoder import Encoder, HeatMaps
+from dusdi.encoder import Encoder, Finder
 from dusdi.errors import DusdiError, UsageError
+from dusdi.raster import Discs
 from dusdi.types import difference
 
 FACTORS = {"red": [0], "blue": [1]}
@@ -139,10 +140,12 @@ class Small(Lamps):
 
 def untrained(pixels=8):
     """An encoder of three things that learned nothing."""
-    network = HeatMaps(3, (2, 2))
-    params = network.init(jax.random.PRNGKey(0), np.zeros((1, pixels, pixels, 3), np.uint8))
-    about = {"world": "x", "things": ["a", "b", "c"], "pixels": pixels, "features": [2, 2]}
-    return Encoder(params, {**about, "lines": np.linspace(-1, 1, pixels // 2).tolist()})
+    colours = np.eye(3, dtype=np.float32)
+    discs = Discs(("a", "b", "c"), np.full(3, 2.0), colours, np.ones(3), pixels, pixels / 2)
+    network = {"features": 2, "hidden": 2}
+    pictures = np.zeros((1, pixels, pixels, 3), np.uint8)
+    params = Finder(discs, **network).init(jax.random.PRNGKey(0), pictures)
+    return Encoder(params, {"world": "x", "discs": discs.to_json(), "network": network})
 
 
 def test_the_places_that_an_encoder_of_dusdis_sees_are_entries(tmp_path):

@@ -1,6 +1,7 @@
 """Pictures of Multi-Particle, encoders of them, and the world that is seen through one."""
 
 import shutil
+import signal
 
 import jax
 import jax.numpy as jnp
@@ -10,12 +11,21 @@ from PIL import Image
 
 import dusdi
 from dusdi.cli import main
-from dusdi.encoder import STRIDE, Encoder, HeatMaps, load_encoder, mean_places
+from dusdi.encoder import (
+    CELL,
+    WINDOW,
+    Encoder,
+    Finder,
+    Found,
+    load_encoder,
+    planes,
+    proposals,
+    windows,
+)
 from dusdi.encoder_training import (
     EncoderTrainer,
+    finding_loss,
     nearest_cells,
-    redrawing_loss,
-    spread,
     train_encoder,
     visible,
 )
@@ -59,48 +69,69 @@ def test_what_a_disc_hides_is_not_visible():
 
 
 def test_heat_maps_of_the_nearest_cells_have_their_mean_at_the_place():
-    lines = DISCS.lines(DISCS.pixels // STRIDE)
+    lines = DISCS.lines(DISCS.pixels // CELL)
     places = jax.random.uniform(jax.random.PRNGKey(0), (7, 4, 2), minval=-1.0, maxval=1.0)
     maps = nearest_cells(places, lines)
     assert np.allclose(maps.sum(1), 1.0, atol=1e-5)
     assert ((maps > 1e-6).sum(1) <= 4).all()
-    assert np.allclose(mean_places(maps, lines), places, atol=1e-5)
+    maps = maps.reshape(7, len(lines), len(lines), 4)  # rows, columns
+    assert np.allclose(np.einsum("brcm,c->bm", maps, lines), places[..., 0], atol=1e-5)
+    assert np.allclose(np.einsum("brcm,r->bm", maps, -lines), places[..., 1], atol=1e-5)
 
 
-def test_what_is_redrawn_from_sharp_heat_maps_is_the_disc():
-    count = DISCS.pixels // STRIDE
-    maps = np.zeros((1, count, count, 4), np.float32)
-    maps[0, 10, 20] = 1.0
-    taken = np.asarray(spread(jnp.asarray(maps), DISCS))[0]
-    areas = np.pi * (DISCS.radii / STRIDE) ** 2
-    assert taken.sum((0, 1)) == pytest.approx(areas, rel=0.05)
-    assert (taken[10, 20] == 1.0).all() and (taken[10, 24] == 0.0).all()
+def test_planes_say_how_much_a_pixel_has_of_a_colour():
+    seen = picture(station=[[0.5, 0.5], [-0.5, -0.5]], position=[[-0.5, -0.5], [0.0, 0.9]])
+    own, paper = (np.asarray(part)[0] for part in planes(DISCS, seen[None]))
+    first, second = DISCS.colour_of[:2]
+    assert own.shape == (2, 64, 64)
+    assert own[first, 17, 46] == pytest.approx(1.0, abs=0.02) == own[first, 46, 17]
+    assert own[second, 46, 13] == pytest.approx(1.0, abs=0.02) and own[second, 17, 46] == 0.0
+    assert paper[0, 0] == 1.0 and own[:, 0, 0].max() == pytest.approx(0.0, abs=1e-6)
 
 
-class Pointing:
-    """Instead of a network: heat maps that are given as parameters."""
-
-    def apply(self, params, pictures):
-        return jnp.log(params + 1e-9)
-
-
-def test_redrawing_costs_least_where_things_are_and_takes_no_labels():
-    lines = DISCS.lines(DISCS.pixels // STRIDE)
-    key = jax.random.PRNGKey(1)
-    places = jax.random.uniform(key, (5, 4, 2), minval=-0.8, maxval=0.8)
-    pictures = jax.vmap(DISCS.draw)(places)
-
-    def loss(at):
-        return float(redrawing_loss(Pointing(), DISCS, nearest_cells(at, lines), pictures, None))
-
-    swapped = places[:, [2, 1, 0, 3]]  # a station and its agent, which have one colour
-    assert loss(places) < 0.25 * loss(places + 0.1)
-    assert loss(places) < 0.25 * loss(swapped)
+def test_proposals_are_the_highest_cells_that_are_no_neighbours():
+    cells = 8
+    maps = np.zeros((1, cells, cells, 1), np.float32)
+    maps[0, 2, 5], maps[0, 2, 6], maps[0, 7, 0], maps[0, 4, 5] = 9.0, 8.0, 7.0, 6.0
+    found = np.asarray(proposals(jnp.asarray(maps.reshape(1, cells**2, 1)), cells))[0, 0]
+    assert found[:3].tolist() == [[22.0, 10.0], [2.0, 30.0], [22.0, 18.0]]  # columns, rows
 
 
-@pytest.fixture(scope="module", params=[True, False], ids=["labels", "redrawing"])
+def test_windows_are_cut_around_pixels_and_end_with_the_picture():
+    plane = jnp.arange(2 * 64 * 64.0).reshape(1, 2, 64, 64)
+    middle = jnp.array([[[[10, 20]], [[0, 0]]]])  # of two things, one place each
+    cut = np.asarray(windows(plane, jnp.array([1, 0]), middle, outside=-1.0))
+    cut = cut.reshape(2, WINDOW, WINDOW)
+    half = WINDOW // 2
+    assert cut[0, half, half] == 64 * 64 + 20 * 64 + 10
+    assert cut[1, half, half] == 0.0 and (cut[1, :half] == -1.0).all()
+
+
+def test_the_loss_asks_for_the_nearest_proposal_and_its_place():
+    place = jnp.array([[[0.0, 0.0]]])  # the middle of the picture, pixel (32, 32)
+    flat = jnp.full((1, 256, 1), -jnp.log(256.0))
+    pixels = jnp.array([[[[32.0, 35.0], [2.0, 2.0]]]])
+    discs = dusdi.make("multi-particle", agents=1).discs
+
+    def loss(scores, pixels=pixels):
+        found = Found(flat, jnp.array([[scores]]), pixels)
+        return float(finding_loss(discs, found, place)) - np.log(256.0)
+
+    assert loss([0.0, 0.0]) == pytest.approx(3.0 + np.log(2.0), abs=1e-3)
+    assert loss([9.0, 0.0]) == pytest.approx(3.0, abs=1e-3)
+    assert loss([0.0, 0.0], pixels.at[0, 0, 0].set(50.0)) == pytest.approx(
+        0.0, abs=1e-4
+    )  # not proposed
+
+
+def test_things_that_look_the_same_are_refused():
+    with pytest.raises(UsageError, match="'station 0' and 'station 10' have the same colour"):
+        EncoderTrainer(dusdi.make("multi-particle", agents=11), updates=1)
+
+
+@pytest.fixture(scope="module", params=[True, False], ids=["labels", "drawings"])
 def encoder(request):
-    options = {"updates": 200, "batch_size": 16, "labels": request.param}
+    options = {"updates": 150, "batch_size": 32, "labels": request.param}
     return train_encoder(dusdi.make("multi-particle", agents=1), **options)
 
 
@@ -110,18 +141,41 @@ def test_an_encoder_learns_where_things_are(encoder):
     assert errors["agent"]["mean"] < 0.15 and errors["station"]["mean"] < 0.05, errors
 
 
+@pytest.mark.slow
+def test_training_that_was_stopped_goes_on_to_the_same_encoder(tmp_path, monkeypatch):
+    world = dusdi.make("multi-particle", agents=1)
+    options = {"updates": 7, "batch_size": 4}
+    whole = train_encoder(world, **options)
+    advance = EncoderTrainer.update
+    calls = []
+
+    def stop_at_the_third(self, state):
+        calls.append(state)
+        if len(calls) == 3:
+            signal.raise_signal(signal.SIGINT)
+        return advance(self, state)
+
+    monkeypatch.setattr(EncoderTrainer, "update", stop_at_the_third)
+    with pytest.raises(KeyboardInterrupt, match="stopped at update 3; saved in"):
+        train_encoder(world, out=tmp_path, **options)
+    with pytest.raises(UsageError, match="half trained; go on with --resume"):
+        train_encoder(world, out=tmp_path, **options)
+    with pytest.raises(UsageError, match="trained with seed 0, not 1"):
+        train_encoder(world, out=tmp_path, resume=True, seed=1, **options)
+    rest = train_encoder(world, out=tmp_path, resume=True, **options)
+    assert rest.digest == whole.digest == load_encoder(tmp_path).digest
+    assert len(calls) == 3 + 4
+
+
 def untrained(agents=2, seed=0):
     trainer = EncoderTrainer(dusdi.make("multi-particle", agents=agents), updates=1, batch_size=1)
-    description = {
-        "world": "multi-particle",
-        "things": list(trainer.world.discs.names),
-        "pixels": 64,
-        "lines": trainer.lines.tolist(),
-        "features": [16, 32],
-    }
-    network = HeatMaps(2 * agents)
-    params = network.init(jax.random.PRNGKey(seed), jnp.zeros((1, 64, 64, 3), jnp.uint8))
-    return Encoder(params, description)
+    discs = trainer.world.discs
+    network = {"features": 4, "hidden": 8}
+    pictures = jnp.zeros((1, 64, 64, 3), jnp.uint8)
+    params = Finder(discs, **network).init(jax.random.PRNGKey(seed), pictures)
+    return Encoder(
+        params, {"world": "multi-particle", "discs": discs.to_json(), "network": network}
+    )
 
 
 def test_a_file_holds_all_that_an_encoder_is(tmp_path):
@@ -143,12 +197,12 @@ def test_files_that_hold_no_encoder_are_refused(tmp_path):
     with pytest.raises(CheckpointError, match="damaged or not an encoder"):
         load_encoder(path)
     made = untrained()
-    made.params["params"]["Conv_0"]["kernel"] = np.zeros((1, 1, 3, 16), np.float32)
+    made.params["params"]["Conv_0"]["kernel"] = np.zeros((1, 1, 3, 4), np.float32)
     made.save(path)
     with pytest.raises(CheckpointError, match="does not say what encoder it is"):
         load_encoder(path)
     made = untrained()
-    del made.description["lines"]
+    del made.description["discs"]
     made.save(path)
     with pytest.raises(CheckpointError, match="does not say what encoder it is: KeyError"):
         load_encoder(path)
@@ -243,9 +297,10 @@ def test_an_encoder_from_the_command_line(tmp_path, capsys, monkeypatch):
     words = "multi-particle --env-option agents=1 --updates 3 --batch-size 4 --quiet --no-labels"
     assert main(["encode", *words.split()]) == 0
     out = capsys.readouterr().out
-    folder = tmp_path / "runs" / "multi-particle-encoder-redrawing-seed0"
+    folder = tmp_path / "runs" / "multi-particle-encoder-drawings-seed0"
     assert "station" in out and "next: dusdi pretrain multi-particle --env-option" in out
     assert load_encoder(folder).description["labels"] is False
+    assert not (folder / "checkpoints").exists()
     assert Image.open(folder / "encoder.png").size == (4 * 512 + 3 * 8, 512)
     assert main(["encode", *words.split()]) == 2
     assert "holds an encoder already" in capsys.readouterr().err

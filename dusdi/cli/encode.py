@@ -10,14 +10,13 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from dusdi.arrays import ENCODER_NAME
 from dusdi.checks import check_writable
 from dusdi.cli import COMMANDS
 from dusdi.cli.options import QuietOptions, WorldOptions, argument, filled, flag, option
 from dusdi.cli.parser import Parser, Section, wants_help
 from dusdi.cli.tables import console, print_table
 from dusdi.cli.worlds import folder_name, named_world
-from dusdi.encoder_training import train_encoder
+from dusdi.encoder_training import pictured, train_encoder
 from dusdi.envs import WORLDS
 from dusdi.envs.pictured import PicturedWorld, encoded_pictures
 from dusdi.errors import UsageError
@@ -35,11 +34,12 @@ class EncodeOptions(Group):
 
     env: str = argument("ENV", f"a world that shows pictures: {', '.join(PICTURED)}")
     labels: bool = flag("learn from the true places, as in the paper (default)")
-    no_labels: bool = flag("learn by redrawing pictures, without the true places")
+    no_labels: bool = flag("learn from drawings of its own, without seeing the world")
     updates: int = option(5000, "gradient updates")
     batch_size: int = option(64, "pictures per update")
     seed: int = option(0, "seed of random play and network")
-    out: str = option("", "folder (default: runs/ENV-encoder-labels-seedS or -redrawing-)", "DIR")
+    out: str = option("", "folder (default: runs/ENV-encoder-labels-seedS or -drawings-)", "DIR")
+    resume: bool = flag("go on where training was stopped")
 
 
 def run(words: list[str]) -> None:
@@ -57,14 +57,10 @@ def run(words: list[str]) -> None:
     options = filled(EncodeOptions, given)
     if options.labels and options.no_labels:
         raise UsageError("--labels and --no-labels contradict each other; name one of them")
-    world = named_world(options.env, filled(WorldOptions, given))
-    if not isinstance(world, PicturedWorld):
-        raise UsageError(f"{world.spec.name!r} shows no pictures that an encoder could learn")
-    how = "redrawing" if options.no_labels else "labels"
+    world = pictured(named_world(options.env, filled(WorldOptions, given)))
+    how = "drawings" if options.no_labels else "labels"
     default = f"runs/{folder_name(options.env)}-encoder-{how}-seed{options.seed}"
     folder = Path(options.out or default)
-    if (folder / ENCODER_NAME).exists():
-        raise UsageError(f"{folder} holds an encoder already; name another place with --out")
     check_writable(folder)
     encoder = train_encoder(
         world,
@@ -72,9 +68,10 @@ def run(words: list[str]) -> None:
         updates=options.updates,
         batch_size=options.batch_size,
         seed=options.seed,
+        out=folder,
+        resume=options.resume,
         progress="quiet" not in given,
     )
-    encoder.save(folder / ENCODER_NAME)
     Image.fromarray(np.asarray(encoded_pictures(world, encoder))).save(folder / PICTURE)
     rows = [
         [kind, *(number(one[name]) for name in ("mean", "95 %", "covered", "share covered"))]

@@ -36,6 +36,7 @@ EXPERIMENTS = {
     "table1": "Table 1: DCI of DUSDi and DIAYN-MC, and of SUSD beside them",
     "fig3": "Figure 3: accuracy of the discriminators, with and without Q decomposition",
     "fig4": "Figure 4: return in every task, with skills and without",
+    "fig5": "Figure 5: skills from pictures, with and without labels, beside those from states",
     "fig6": "Figure 6: return with and without the causal policy gradient",
     "susd": "beyond the paper: discounted return in SUSD's own tasks",
     "more-factors": "beyond the paper: DCI of DUSDi in worlds with more factors",

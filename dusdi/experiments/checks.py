@@ -12,7 +12,7 @@ from dusdi.resolve import PretrainSettings
 from dusdi.skill_space import SkillSpace
 
 #: Experiments whose methods can be chosen; the others compare variants of one method.
-CHOICE_OF_METHODS = ("table1", "fig4", "susd", "more-factors", "tuning")
+CHOICE_OF_METHODS = ("table1", "fig4", "fig5", "susd", "more-factors", "tuning")
 
 
 def check_methods(experiment: str, settings: Settings) -> None:

@@ -7,7 +7,8 @@ without it valid. Records and runs hold them all the same, and are not used if t
 setting that is still there has changed.
 
 Training and measuring are jobs of their own: "skills" and "task" train, "dci" and "return" measure
-what was trained, and "expert" measures the scripted expert of a world. So a figure of learning
+what was trained, and "expert" measures the scripted expert of a world. "encoder" trains what a
+world is seen through in the jobs that have it among their inputs. So a figure of learning
 curves measures nothing, and measuring on more steps trains nothing again.
 """
 
@@ -23,9 +24,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from dusdi.encoder import load_encoder
+from dusdi.encoder_training import EncoderTrainer, pictured
 from dusdi.envs import make
 from dusdi.envs.base import World
-from dusdi.errors import CheckpointError, UsageError
+from dusdi.errors import CheckpointError, DusdiError, UsageError
 from dusdi.fine_tuning import actor_settings
 from dusdi.metrics.dci import fits
 from dusdi.policy import read_policy
@@ -39,7 +42,7 @@ from dusdi.settings import without_groups
 from dusdi.skills import check_own, find_policy
 from dusdi.tasks import make_task
 
-TRAINING = ("skills", "task")
+TRAINING = ("skills", "task", "encoder")
 DIGEST_BYTES = 6  # 12 hexadecimal digits
 
 
@@ -48,14 +51,14 @@ class Job:
     """A piece of work that gives a record.
 
     Attributes:
-      kind: "skills", "dci", "task", "return" or "expert".
+      kind: "skills", "dci", "task", "return", "expert" or "encoder".
       environment: the name of the world or task.
       name: a short name for people, which is no part of the key.
       settings: all that determines the result: resolved settings of a run with its seed, or how
         something is measured.
       options: of the world.
-      request: the arguments for `dusdi.pretrain` or `dusdi.downstream` that resolve to the
-        settings.
+      request: the arguments for `dusdi.pretrain`, `dusdi.downstream` or `train_encoder` that
+        resolve to the settings.
       inputs: the jobs whose runs this one needs.
       changed: what stands for the settings in the key: those that have not their default, and
         what else determines the result; None: all of them.
@@ -97,6 +100,12 @@ class Job:
         """The training job whose folder this one works in."""
         return self if self.kind in TRAINING or not self.inputs else self.inputs[0]
 
+    @property
+    def encoder(self) -> Job | None:
+        """The job of the encoder that this one's world is seen through, if there is one."""
+        found = (job if job.kind == "encoder" else job.encoder for job in self.inputs)
+        return next((job for job in found if job is not None), None)
+
     def folder(self, runs: Path) -> Path:
         """Returns the folder of the run that this job trains or measures."""
         return runs / f"{self.run.name}-{self.run.key}"
@@ -117,15 +126,33 @@ def skills_job(
     fields: Mapping[str, Any],
     options: Mapping[str, Any] | None = None,
     name: str = "",
+    encoder: Job | None = None,
 ) -> Job:
-    """Returns the job that discovers skills in a world; `name` is the method by default."""
+    """Returns the job that discovers skills in a world, or in what an encoder sees of it.
+
+    `name` is the method by default.
+    """
     options = dict(options or {})
     own = {**fields, "seed": seed}
     resolved = resolve_pretrain(make(world, **options), method, preset, own)
     request = {"method": method, "preset": preset, **own}
     words = [world, *(f"{key}={value}" for key, value in options.items()), name or method]
-    title = _joined(*words, f"seed{seed}")
-    return _training_job("skills", world, title, resolved.settings, options, request)
+    title = _joined(*words, *([_sight(encoder)] if encoder else []), f"seed{seed}")
+    inputs = (encoder,) if encoder else ()
+    return _training_job("skills", world, title, resolved.settings, options, request, inputs)
+
+
+def encoder_job(world: str, *, labels: bool, seed: int = 0, **fields: Any) -> Job:
+    """Returns the job that trains an encoder of a world's pictures."""
+    request = {"labels": labels, "seed": seed, **fields}
+    settings = EncoderTrainer(pictured(make(world)), **request).identity
+    found = Job("encoder", world, "", settings, {}, request)
+    return dataclasses.replace(found, name=_joined(world, "encoder", _sight(found), f"seed{seed}"))
+
+
+def _sight(encoder: Job) -> str:
+    """Returns what an encoder learns from, as part of a folder's name."""
+    return "labels" if encoder.request["labels"] else "drawings"
 
 
 def dci_job(skills: Job, *, steps: int) -> Job:
@@ -203,11 +230,14 @@ def find_setting(settings: Mapping[str, Any], name: str) -> Any:
     return without_groups(settings)[name]
 
 
-def make_environment(job: Job) -> World:
-    """Makes the world or task of a job."""
+def make_environment(job: Job, runs: Path | None = None) -> World:
+    """Makes the world or task of a job, seen through its encoder where the runs are given."""
+    options = dict(job.options)
+    if runs is not None and job.encoder is not None:
+        options["encoder"] = job.encoder.folder(runs)
     if job.kind in ("task", "return"):
-        return make_task(job.environment, **job.options)
-    return make(job.environment, **job.options)
+        return make_task(job.environment, **options)
+    return make(job.environment, **options)
 
 
 def agree(said: Any, wanted: Any) -> bool:
@@ -222,17 +252,26 @@ def agree(said: Any, wanted: Any) -> bool:
 def is_trained(job: Job, runs: Path) -> bool:
     """Tells whether the policy of a training job is there, undamaged and of its last step."""
     folder = job.folder(runs)
+    if job.kind == "encoder":
+        return _is_trained_encoder(job, folder)
     try:
         file = find_policy(folder)
         description, _ = read_policy(file)
         check_own(file, description)
     except CheckpointError:
         return False
-    check_settings(job, folder, description)
+    check_settings(job, folder, description, runs)
     return description.get("step", 0) >= find_setting(job.settings, "steps")
 
 
-def check_settings(job: Job, folder: Path, description: Mapping[str, Any]) -> None:
+def _is_trained_encoder(job: Job, folder: Path) -> bool:
+    try:
+        return agree(load_encoder(folder).description, job.settings)
+    except DusdiError:
+        return False
+
+
+def check_settings(job: Job, folder: Path, description: Mapping[str, Any], runs: Path) -> None:
     """Raises a `UsageError` if the run in a job's folder is not the one that the job would make.
 
     The folder's name leaves out settings that have their default, and defaults may have changed.
@@ -243,7 +282,7 @@ def check_settings(job: Job, folder: Path, description: Mapping[str, Any]) -> No
     for name in wanted.keys() & flat.keys():
         if flat[name] != wanted[name]:
             raise _other_run(folder, f"with {name} {flat[name]}, not {wanted[name]}")
-    world = json.loads(json.dumps(make_environment(job).spec.to_json()))
+    world = json.loads(json.dumps(make_environment(job, runs).spec.to_json()))
     if flat and description.get("world") != world:
         raise _other_run(folder, f"in another world than {world['name']}")
 

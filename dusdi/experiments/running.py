@@ -10,6 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from dusdi.encoder import load_encoder
+from dusdi.encoder_training import pictured, train_encoder
+from dusdi.errors import DusdiError
 from dusdi.evaluation import evaluate_expert, measure
 from dusdi.experiments.curves import read_curve, thin
 from dusdi.experiments.jobs import Job, check_settings, is_trained, make_environment
@@ -75,9 +78,20 @@ def plan(wanted: Iterable[Job], records: Mapping[str, Record], runs: Path) -> li
 
 def _discover_skills(job: Job, runs: Path, progress: bool) -> dict[str, Any]:
     folder = _checked_folder(job, runs)
-    world = make_environment(job)
+    world = make_environment(job, runs)
     pretrain(world, out=folder, resume=True, progress=progress, **job.request)
     return _about_training(folder)
+
+
+def _train_encoder(job: Job, runs: Path, progress: bool) -> dict[str, Any]:
+    folder = job.folder(runs)
+    world = pictured(make_environment(job))
+    try:
+        encoder = load_encoder(folder)
+    except DusdiError:
+        encoder = train_encoder(world, out=folder, resume=True, progress=progress, **job.request)
+    made = {name: encoder.description[name] for name in ("seconds", "made_with")}
+    return {"scores": encoder.description["errors"], "digest_of_encoder": encoder.digest, **made}
 
 
 def _learn_task(job: Job, runs: Path, progress: bool) -> dict[str, Any]:
@@ -95,7 +109,7 @@ def _checked_folder(job: Job, runs: Path) -> Path:
     with suppress(OSError, ValueError):  # what is damaged is said when the run goes on
         description = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     if isinstance(description, Mapping):
-        check_settings(job, folder, description)
+        check_settings(job, folder, description, runs)
     return folder
 
 
@@ -128,6 +142,7 @@ def _measure_expert(job: Job, runs: Path, progress: bool) -> dict[str, Any]:
 
 #: What does the jobs of each kind, given the folder of the runs and whether to show progress.
 RUNNERS: dict[str, Callable[[Job, Path, bool], dict[str, Any]]] = {
+    "encoder": _train_encoder,
     "skills": _discover_skills,
     "dci": _measure_dci,
     "task": _learn_task,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -36,8 +36,11 @@ def task_cells(labels: Mapping[str, Any], task: Job) -> list[Cell]:
     return [Cell(labels, task), Cell(labels, return_job(task, episodes=EPISODES))]
 
 
-def write_task_figure(results: Results, title: str) -> list[Path]:
-    """Writes curves (CSV and PNG), the returns of each seed (CSV) and a table."""
+def write_task_figure(results: Results, title: str, before: Sequence[str] = ()) -> list[Path]:
+    """Writes curves (CSV and PNG), the returns of each seed (CSV) and a table.
+
+    `before` are lines that the table's page has after its title.
+    """
     points = results.curves("task")
     finals = _with_pretraining(results, results.scores("return"))
     picture = results.path(".png")
@@ -45,6 +48,7 @@ def write_task_figure(results: Results, title: str) -> list[Path]:
     lines = [
         f"# {title}",
         "",
+        *before,
         f"Return per episode over {EPISODES} episodes with the most probable decisions: the "
         "interquartile mean over seeds, and its 95 % bootstrap interval.",
         "Random skills are random choices among the method's own skills (mean). The share is of "

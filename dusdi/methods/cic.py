@@ -72,7 +72,7 @@ class Cic(Method):
     name = "cic"
     Settings = CicSettings
     grid = {"discount": (0.93, 0.99), "target_entropy": (-0.5, 0.0)}
-    experiments = ("fig4",)
+    experiments = ("fig4", "fig5")
     presets = {
         "paper": dict(discount=0.99),
         "fast": {**PLAIN_SAC, "cic_hidden": (256, 256), "cic_lr": 1e-3},

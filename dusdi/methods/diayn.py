@@ -77,7 +77,7 @@ class Diayn(DiaynMC):
     Settings = DiaynSettings
     grid = {"discount": (0.93, 0.99), "max_skills": (64, 4096)}
     #: Soft actor-critic and discriminators that have room for as many values as it can have.
-    experiments = ("fig4",)
+    experiments = ("fig4", "fig5")
     presets = {
         "fast": dict(
             {**PLAIN_SAC, "actor_hidden": (128, 256), "critic_hidden": (128, 256)},

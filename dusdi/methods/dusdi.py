@@ -97,7 +97,7 @@ class Dusdi(Method):
     name = "dusdi"
     Settings = DusdiSettings
     grid = {"penalty_weight": (0.1, 0.5), "discount": (0.7, 0.93)}
-    experiments = ("table1", "fig4", "susd", "more-factors")
+    experiments = ("table1", "fig4", "fig5", "susd", "more-factors")
     presets = {
         "fast": dict(
             **FAST_DISCRIMINATORS,

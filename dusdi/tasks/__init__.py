@@ -20,6 +20,7 @@ from dusdi.types import WorldSpec
 __all__ = [
     "CAUSAL_TASKS",
     "COMPARED_TASKS",
+    "PICTURED_TASKS",
     "SUSD_TASKS",
     "TASKS",
     "HostTask",
@@ -77,6 +78,9 @@ COMPARED_TASKS = (*_PAPERS, *_VARIANTS)
 
 #: Tasks that SUSD's authors compare methods in.
 SUSD_TASKS = tuple(_SUSDS)
+
+#: Tasks that the paper also solves from pictures.
+PICTURED_TASKS = ("multi-particle/food-poison-medium", "multi-particle/food-poison-hard")
 
 #: Tasks in which the paper tries the causal policy gradient.
 CAUSAL_TASKS = ("multi-particle/food-poison-medium", "multi-particle/food-poison-hard")
