@@ -1,8 +1,9 @@
 """Training of encoders: on pictures of random play with the true places, or on drawings.
 
-With labels, an encoder is told where things are in pictures of the world, as the encoder of the
-DUSDi paper was. Without, it never sees the world: it draws things at places of its own choice, as
-they look, and learns to find them there. What they look like is known in both cases.
+An encoder learns from drawings of its own: things at places of its choice, as they look, which it
+then has to find. What they look like is known. With labels, half of the pictures are of random play
+in the world, and the encoder is told where things are, as that of the DUSDi paper was. Without, it
+never sees the world.
 """
 
 from __future__ import annotations
@@ -38,6 +39,8 @@ LOGGED = 50  # times that the loss is logged
 SAVED_EVERY = 5  # log rows between two checkpoints
 BETWEEN = 4  # steps of play between two updates
 TEST_PICTURES = 4096
+SHARE_NEAR = 0.25  # of things in drawings that lie near another
+NEAR = 3.0  # pixels; the standard deviation of how near
 NEARLY_ZERO = 1e-4  # squared pixels, for the slope of a distance of zero
 COVERED = 0.5  # a disc of which less is visible counts as covered
 
@@ -58,7 +61,7 @@ class EncoderTrainer:
 
     Args:
       world: that shows pictures.
-      labels: whether pictures of the world and their true places are used; otherwise drawings.
+      labels: whether half of the pictures are of the world, with the true places.
       updates, batch_size, learning_rate: of Adam, whose rate falls to zero.
       seed: of everything.
     """
@@ -81,6 +84,7 @@ class EncoderTrainer:
         self.batch_size = batch_size
         self.learning_rate = learning_rate
         self.seed = seed
+        self.played = max(1, batch_size // 2)
         self.discs = world.discs
         check_looks(self.discs)
         self.network = Finder(self.discs)
@@ -109,15 +113,22 @@ class EncoderTrainer:
         key, init_key, play_key = jax.random.split(jax.random.PRNGKey(self.seed), 3)
         pixels = self.world.discs.pixels
         params = self.network.init(init_key, jnp.zeros((1, pixels, pixels, 3), jnp.uint8))
-        play = jax.vmap(self.world.reset)(jax.random.split(play_key, self.batch_size))
-        action = jnp.zeros((self.batch_size, self.world.spec.action_size))
-        age = jnp.arange(self.batch_size) * EPISODE // self.batch_size
+        play = jax.vmap(self.world.reset)(jax.random.split(play_key, self.played))
+        action = jnp.zeros((self.played, self.world.spec.action_size))
+        age = jnp.arange(self.played) * EPISODE // self.played
         return TrainingState(params, self._adam.init(params), play, action, key, age)
 
     @functools.partial(jax.jit, static_argnums=0)
     def update(self, state: TrainingState) -> tuple[TrainingState, jax.Array]:
         """Learns from a batch of pictures; gives the loss."""
-        state, places, pictures = self._play_on(state) if self.labels else self._draw(state)
+        key, draw_key = jax.random.split(state.key)
+        places, pictures = self._draw(draw_key)
+        state = state._replace(key=key)
+        if self.labels:
+            state = jax.lax.fori_loop(0, BETWEEN, lambda _, s: self._play(s), state)
+            true_places, seen = self._look(state)
+            places = places.at[: self.played].set(true_places)
+            pictures = pictures.at[: self.played].set(seen)
 
         def loss(params):
             found: Any = self.network.apply(params, pictures)
@@ -128,31 +139,37 @@ class EncoderTrainer:
         params = optax.apply_updates(state.params, change)
         return state._replace(params=params, optimiser=optimiser), value
 
-    def _play_on(self, state: TrainingState) -> tuple[TrainingState, jax.Array, jax.Array]:
-        """Some steps of random play; the places and pictures that they lead to."""
-        state = jax.lax.fori_loop(0, BETWEEN, lambda _, s: self._play(s), state)
-        return state, *self._look(state)
-
     def _look(self, state: TrainingState) -> tuple[jax.Array, jax.Array]:
         """True places and pictures."""
         return jax.vmap(self.world.places)(state.play), jax.vmap(self.world.picture)(state.play)
 
-    def _draw(self, state: TrainingState) -> tuple[TrainingState, jax.Array, jax.Array]:
-        """Places anywhere in the picture, and pictures with things there."""
-        key, place_key = jax.random.split(state.key)
-        shape = (self.batch_size, len(self.discs.names), 2)
-        pixels = jax.random.uniform(place_key, shape, maxval=float(self.discs.pixels))
+    def _draw(self, key: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """Places anywhere, and pictures with things there.
+
+        Some lie near another thing, and some near one of their own colour: by chance that is rare,
+        and hard to see.
+        """
+        keys = jax.random.split(key, 4)
+        things = len(self.discs.names)
+        shape = (self.batch_size, things, 2)
+        pixels = jax.random.uniform(keys[0], shape, maxval=float(self.discs.pixels))
+        other = pixels[:, jax.random.permutation(keys[1], things)]
+        alike = pixels[:, self.discs.next_alike]
+        kind = jax.random.uniform(keys[2], (self.batch_size, things, 1))
+        near = jnp.where(kind < 0.5, other, alike) + NEAR * jax.random.normal(keys[3], shape)
+        is_near = jnp.abs(kind - 0.5) < SHARE_NEAR / 2
+        pixels = jnp.clip(jnp.where(is_near, near, pixels), 0.0, float(self.discs.pixels))
         places = places_of(self.discs, pixels)
-        return state._replace(key=key), places, jax.vmap(self.discs.draw)(places)
+        return places, jax.vmap(self.discs.draw)(places)
 
     def _play(self, state: TrainingState) -> TrainingState:
         """A step of random play."""
         key, action_key, step_key, reset_key = jax.random.split(state.key, 4)
         drawn = jax.random.uniform(action_key, state.action.shape, minval=-1.0, maxval=1.0)
         action = jnp.where((state.age % HELD == 0)[:, None], drawn, state.action)
-        keys = jax.random.split(step_key, self.batch_size)
+        keys = jax.random.split(step_key, self.played)
         play = jax.vmap(self.world.step)(state.play, action, keys)
-        fresh = jax.vmap(self.world.reset)(jax.random.split(reset_key, self.batch_size))
+        fresh = jax.vmap(self.world.reset)(jax.random.split(reset_key, self.played))
         done = state.age + 1 >= EPISODE
         age = jnp.where(done, 0, state.age + 1)
         return state._replace(play=select(done, fresh, play), action=action, key=key, age=age)
@@ -246,7 +263,7 @@ def _description(trainer: EncoderTrainer, state: TrainingState, seconds: float) 
     discs = trainer.discs
     errors, shares = [], []
     held_out = state._replace(key=jax.random.fold_in(state.key, 1))
-    for _ in range(-(-TEST_PICTURES // trainer.batch_size)):
+    for _ in range(-(-TEST_PICTURES // trainer.played)):
         error, share, held_out = trainer.test(held_out)
         errors.append(np.asarray(error))
         shares.append(np.asarray(share))

@@ -46,6 +46,15 @@ class Discs:
         return np.array([np.abs(self.palette - one).sum(1).argmin() for one in self.colours])
 
     @cached_property
+    def next_alike(self) -> np.ndarray:
+        """For each disc the next one of its colour, or itself, [m]."""
+        found = np.arange(len(self.names))
+        for colour in range(len(self.palette)):
+            own = np.flatnonzero(self.colour_of == colour)
+            found[own] = np.roll(own, -1)
+        return found
+
+    @cached_property
     def sizes(self) -> np.ndarray:
         """The radii that there are."""
         return np.unique(self.radii)
