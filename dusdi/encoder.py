@@ -183,15 +183,14 @@ class Encoder:
         """The things that it finds, in order."""
         return self.discs.names
 
+    def look(self, picture: jax.Array) -> jax.Array:
+        """Where things are in a picture uint8 [pixels, pixels, 3], in the world's units, [m, 2]."""
+        found: Any = self.network.apply(self.params, picture[None])
+        return places_of(self.discs, found.best[0])
+
     def places(self, pictures: jax.Array) -> jax.Array:
-        """Where things are in pictures uint8 [B, pixels, pixels, 3], in the world's units."""
-
-        def look(picture):
-            found: Any = self.network.apply(self.params, picture[None])
-            return places_of(self.discs, found.best[0])
-
-        # One after the other, so that all that is in between stays in the cache.
-        return jax.vmap(jax.custom_batching.sequential_vmap(look))(jnp.asarray(pictures))
+        """The same for many pictures [B, ...], one after the other, so that caches suffice."""
+        return jax.lax.map(self.look, jnp.asarray(pictures))
 
     @cached_property
     def digest(self) -> str:

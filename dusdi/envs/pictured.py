@@ -81,6 +81,8 @@ class Encoded(WorldWrapper):
         self.views = ("world", "picture", "encoded")
         self.shows_truth = False
         self.encoder = encoder
+        # Environments one after the other, so that what is in between stays in the cache.
+        self._see = jax.custom_batching.sequential_vmap(self._look)
         self._observe_inside = jax.jit(jax.vmap(world.observe))
 
     def inner_state(self, state):
@@ -105,8 +107,8 @@ class Encoded(WorldWrapper):
     def true_observations(self, state):
         return np.asarray(self._observe_inside(state.inner))
 
-    def _see(self, inner: EnvState) -> jax.Array:
-        return self.encoder.places(self.world.picture(inner)[None])[0]
+    def _look(self, inner: EnvState) -> jax.Array:
+        return self.encoder.look(self.world.picture(inner))
 
     def save_parts(self, folder):
         super().save_parts(folder)
