@@ -261,8 +261,10 @@ def test_an_encoded_world_is_drawn_as_it_is_and_as_it_is_seen():
     for view in ("picture", "encoded"):
         world.choose_view(view)
         shown[view] = world.render(state)
-        assert shown[view].shape == (512, 512, 3)
-    assert (shown["picture"] != shown["encoded"]).any()
+    assert shown["picture"].shape == (512, 512, 3)
+    assert shown["encoded"].shape == (512, 512 + 8 + 512, 3)
+    assert np.array_equal(shown["encoded"][:, :512], shown["picture"])
+    assert (shown["encoded"][:, 520:] != shown["picture"]).any()
     with pytest.raises(UsageError, match="unknown view"):
         world.choose_view("infrared")
 

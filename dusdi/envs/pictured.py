@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import abc
 import dataclasses
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -122,8 +123,11 @@ class Encoded(WorldWrapper):
     def render(self, state):
         if self.view == "world":
             return self.world.render(state.inner)
-        places = np.asarray(state.places) if self.view == "encoded" else None
-        return enlarged(np.asarray(self.world.picture(state.inner)), self.world.discs, places)
+        picture = np.asarray(self.world.picture(state.inner))
+        shown = [enlarged(picture, self.world.discs)]
+        if self.view == "encoded":
+            shown.append(enlarged(picture, self.world.discs, np.asarray(state.places)))
+        return beside(shown)
 
 
 def enlarged(picture: np.ndarray, discs: Discs, places: np.ndarray | None = None) -> np.ndarray:
@@ -156,6 +160,12 @@ def encoded_pictures(world: PicturedWorld, encoder: Encoder, count: int = 4) -> 
     states = [world.reset(key) for key in jax.random.split(jax.random.PRNGKey(0), count)]
     pictures = [np.asarray(world.picture(state)) for state in states]
     places = np.asarray(encoder.places(jnp.asarray(np.stack(pictures))))
-    shown = [enlarged(one, world.discs, at) for one, at in zip(pictures, places, strict=True)]
-    gap = np.full((len(shown[0]), ENLARGED, 3), 128, np.uint8)
-    return np.concatenate([part for one in shown for part in (one, gap)][:-1], axis=1)
+    return beside(
+        [enlarged(one, world.discs, at) for one, at in zip(pictures, places, strict=True)]
+    )
+
+
+def beside(pictures: Sequence[np.ndarray]) -> np.ndarray:
+    """Pictures of the same height side by side, with gaps between them."""
+    gap = np.full((len(pictures[0]), ENLARGED, 3), 128, np.uint8)
+    return np.concatenate([part for one in pictures for part in (one, gap)][:-1], axis=1)
