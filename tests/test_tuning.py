@@ -52,9 +52,9 @@ def names(method):
 
 
 def test_the_highest_mean_is_chosen_once_the_better_half_has_all_seeds():
-    ahead = rows("metra", [[1, 8], [9, 2], [5, 5], [0, 9]])
-    raced = rows("susd", [[1], [9, 2], [5, 9], [0]])  # 9 and 5 are the better half
-    behind = rows("csd", [[1, 2], [9], [1, 2], [1, 2]])
+    ahead = rows("metra", [[1, 8, 4], [9, 2, 7], [5, 5, 5], [0, 9, 0]])
+    raced = rows("susd", [[1], [9, 2, 2], [5, 9, 5], [0]])  # 9 and 5 are the better half
+    behind = rows("csd", [[1, 2, 3], [9, 9], [1, 2, 3], [1, 2, 3]])
     none = rows("cic", [[1], [9], [3], []])
     chosen = tuning.choose(pd.DataFrame(ahead + raced + behind + none))
     assert chosen == {"metra": names("metra")[1], "susd": names("susd")[2]}

@@ -28,6 +28,9 @@ from dusdi.methods import find_method
 from dusdi.methods.base import LARGEST_GRID
 
 
+ENOUGH_SEEDS = 3  # on which settings are tried that are chosen
+
+
 def combinations(method: str) -> Iterator[dict[str, Any]]:
     """Yields the settings that a method is tuned by."""
     grid = find_method(method).grid
@@ -107,7 +110,7 @@ def write(results: Results) -> list[Path]:
         f"tried on tuning seed {first}, which like those up to {last} no other table uses, in one "
         "task of each world, with the same steps as for Figure 4; the better half is tried on all. "
         f"The return is the mean ± standard deviation over seeds, each on {EPISODES} episodes of "
-        "its own. The highest mean among those tried on all seeds is chosen (**bold**).",
+        f"its own. The highest mean among those tried on {ENOUGH_SEEDS} seeds is chosen (**bold**).",
     ]
     for world, own in scores.groupby("world", sort=False):
         task = f"{world}/{WORLDS[str(world)].tuning_task}"
@@ -132,8 +135,8 @@ def _world_table(scores: pd.DataFrame) -> list[str]:
 def choose(scores: pd.DataFrame) -> dict[str, str]:
     """Returns the settings of each method that have the highest mean return in a world.
 
-    Only those tried on most seeds can be. A method is left out while a combination has no seed, or
-    one of the better half with the first seed lacks others.
+    Only those tried on enough seeds can be. A method is left out while a combination has no seed,
+    or one of the better half with the first seed lacks others.
     """
     chosen = {}
     for method, own in scores.groupby("method", sort=False):
@@ -141,6 +144,6 @@ def choose(scores: pd.DataFrame) -> dict[str, str]:
         table = own.pivot(index="settings", columns="seed", values="return").reindex(names)
         tried = table.notna().sum(axis=1)
         better = better_half(table.iloc[:, 0])
-        if tried.min() and (tried[sorted(better)] == tried.max()).all():
-            chosen[str(method)] = str(table.mean(axis=1)[tried == tried.max()].idxmax())
+        if tried.min() and tried[sorted(better)].min() >= ENOUGH_SEEDS:
+            chosen[str(method)] = str(table.mean(axis=1)[tried >= ENOUGH_SEEDS].idxmax())
     return chosen
