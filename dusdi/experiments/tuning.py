@@ -27,7 +27,6 @@ from dusdi.experiments.task_figure import EPISODES
 from dusdi.methods import find_method
 from dusdi.methods.base import LARGEST_GRID
 
-
 ENOUGH_SEEDS = 3  # on which settings are tried that are chosen
 
 
@@ -110,7 +109,8 @@ def write(results: Results) -> list[Path]:
         f"tried on tuning seed {first}, which like those up to {last} no other table uses, in one "
         "task of each world, with the same steps as for Figure 4; the better half is tried on all. "
         f"The return is the mean ± standard deviation over seeds, each on {EPISODES} episodes of "
-        f"its own. The highest mean among those tried on {ENOUGH_SEEDS} seeds is chosen (**bold**).",
+        "its own. The highest mean is chosen (**bold**) among those tried on "
+        f"{ENOUGH_SEEDS} seeds.",
     ]
     for world, own in scores.groupby("world", sort=False):
         task = f"{world}/{WORLDS[str(world)].tuning_task}"
