@@ -19,6 +19,7 @@ from rich.table import Table
 from bench.acting import act, hierarchy
 from bench.learning import learning
 from bench.memory import memory
+from bench.pictures import pictures
 from bench.timing import Result
 from bench.training import compile_time, training
 from bench.updates import factors, update
@@ -34,6 +35,7 @@ BENCHMARKS: dict[str, Callable[[bool], Result]] = {
     "training": training,
     "compile": compile_time,
     "physics": physics,
+    "pictures": pictures,
     "act": act,
     "hierarchy": hierarchy,
     "learning": learning,

@@ -88,13 +88,13 @@ class Finder(nn.Module):
         self, own: jax.Array, paper: jax.Array, proposed: jax.Array
     ) -> tuple[jax.Array, jax.Array]:
         """Scores and exact places, from planes and proposed places [B, m, P, 2]."""
-        middle = jnp.clip(jnp.round(proposed).astype(int), 0, self.discs.pixels)
+        middle = proposed.astype(int)
         colour_of = jnp.asarray(self.discs.colour_of)
-        seen = [
+        parts = [
             windows(own, colour_of, middle, outside=0.0),
             windows(paper[:, None], 0 * colour_of, middle, outside=1.0),
         ]
-        seen = jnp.concatenate(seen, axis=-1)
+        seen = jnp.concatenate(parts, axis=-1)
         scores = jnp.zeros(middle.shape[:-1])
         pixels = middle.astype(float)
         for size in range(len(self.discs.sizes)):
@@ -108,18 +108,19 @@ class Finder(nn.Module):
 def planes(discs: Discs, pictures: jax.Array) -> tuple[jax.Array, jax.Array]:
     """How much each pixel has each colour of the palette, [B, c, ...], and the paper's, [B, ...].
 
-    It is 1 for that colour and falls to 0 at the distance of the nearest other one.
+    It is 1 for that colour and falls to 0 at the distance of the nearest other one; that of the
+    paper falls slowly, to 0 at the most distant one, since it is mixed with all of them at edges.
     """
     picture = pictures.astype(jnp.float32) / 255
     known = np.concatenate([discs.palette, discs.paper[None]])
     apart = np.linalg.norm(known[:, None] - known[None], axis=-1)
-    reach = np.where(apart > 0, apart, np.inf).min(1)
+    nearest = np.where(apart > 0, apart, np.inf).min(1)
 
     def match(colour, reach):
         squares = sum((picture[..., k] - float(colour[k])) ** 2 for k in range(3))
         return jnp.maximum(0.0, 1 - jnp.sqrt(squares) / float(reach))
 
-    own = [match(*one) for one in zip(known[:-1], reach[:-1], strict=True)]
+    own = [match(*one) for one in zip(known[:-1], nearest[:-1], strict=True)]
     return jnp.stack(own, axis=1), match(known[-1], apart[-1].max())
 
 
@@ -200,7 +201,13 @@ class Encoder:
     def check_fit(self, world: str, discs: Discs) -> None:
         """Raises a `UsageError` unless it was trained for pictures of such things."""
         ours = self.description["world"]
-        if ours != world or self.discs.to_json() != discs.to_json():
+        same = (ours, self.discs.names, self.discs.pixels) == (world, discs.names, discs.pixels)
+        if same and self.discs.to_json() != discs.to_json():
+            raise UsageError(
+                f"the encoder is for things in pictures of {ours!r} that have other colours or "
+                "sizes; train one for this world by dusdi encode"
+            )
+        if not same:
             raise UsageError(
                 f"the encoder is for {len(self.names)} things in pictures of {ours!r} of "
                 f"{self.discs.pixels} pixels, not for {len(discs.names)} in those of {world!r} of "

@@ -39,7 +39,7 @@ LOGGED = 50  # times that the loss is logged
 SAVED_EVERY = 5  # log rows between two checkpoints
 BETWEEN = 4  # steps of play between two updates
 TEST_PICTURES = 4096
-SHARE_NEAR = 0.25  # of things in drawings that lie near another
+SHARE_NEAR = 0.25  # of things in drawings that are moved near another
 NEAR = 3.0  # pixels; the standard deviation of how near
 NEARLY_ZERO = 1e-4  # squared pixels, for the slope of a distance of zero
 COVERED = 0.5  # a disc of which less is visible counts as covered
@@ -84,7 +84,8 @@ class EncoderTrainer:
         self.batch_size = batch_size
         self.learning_rate = learning_rate
         self.seed = seed
-        self.played = max(1, batch_size // 2)
+        self.played = max(1, batch_size // 2)  # environments, from which half of a batch comes
+        self.drawn = max(1, batch_size - self.played) if labels else batch_size
         self.discs = world.discs
         check_looks(self.discs)
         self.network = Finder(self.discs)
@@ -107,6 +108,8 @@ class EncoderTrainer:
             "batch_size": self.batch_size,
             "learning_rate": self.learning_rate,
             "seed": self.seed,
+            "discs": self.discs.to_json(),
+            "network": {"features": self.network.features, "hidden": self.network.hidden},
         }
 
     def init(self) -> TrainingState:
@@ -122,13 +125,13 @@ class EncoderTrainer:
     def update(self, state: TrainingState) -> tuple[TrainingState, jax.Array]:
         """Learns from a batch of pictures; gives the loss."""
         key, draw_key = jax.random.split(state.key)
-        places, pictures = self._draw(draw_key)
         state = state._replace(key=key)
+        places, pictures = self._draw(draw_key, self.drawn)
         if self.labels:
             state = jax.lax.fori_loop(0, BETWEEN, lambda _, s: self._play(s), state)
             true_places, seen = self._look(state)
-            places = places.at[: self.played].set(true_places)
-            pictures = pictures.at[: self.played].set(seen)
+            places = jnp.concatenate([places, true_places])
+            pictures = jnp.concatenate([pictures, seen])
 
         def loss(params):
             found: Any = self.network.apply(params, pictures)
@@ -143,19 +146,19 @@ class EncoderTrainer:
         """True places and pictures."""
         return jax.vmap(self.world.places)(state.play), jax.vmap(self.world.picture)(state.play)
 
-    def _draw(self, key: jax.Array) -> tuple[jax.Array, jax.Array]:
+    def _draw(self, key: jax.Array, count: int) -> tuple[jax.Array, jax.Array]:
         """Places anywhere, and pictures with things there.
 
-        Some lie near another thing, and some near one of their own colour: by chance that is rare,
-        and hard to see.
+        Some are moved near another thing, and some near one of their own colour (which may have
+        been moved, too): by chance that is rare, and hard to see.
         """
         keys = jax.random.split(key, 4)
         things = len(self.discs.names)
-        shape = (self.batch_size, things, 2)
+        shape = (count, things, 2)
         pixels = jax.random.uniform(keys[0], shape, maxval=float(self.discs.pixels))
         other = pixels[:, jax.random.permutation(keys[1], things)]
         alike = pixels[:, self.discs.next_alike]
-        kind = jax.random.uniform(keys[2], (self.batch_size, things, 1))
+        kind = jax.random.uniform(keys[2], (count, things, 1))
         near = jnp.where(kind < 0.5, other, alike) + NEAR * jax.random.normal(keys[3], shape)
         is_near = jnp.abs(kind - 0.5) < SHARE_NEAR / 2
         pixels = jnp.clip(jnp.where(is_near, near, pixels), 0.0, float(self.discs.pixels))
@@ -217,10 +220,11 @@ def train_encoder(
                 display.advance(update)
             if update % every == 0:
                 display.log(update, [{"loss": float(loss)}])
-            if folder and (stopped() or update % (every * SAVED_EVERY) == 0):
+            stop = stopped()
+            if folder and (stop or update % (every * SAVED_EVERY) == 0):
                 about = {**trainer.identity, "seconds": time.monotonic() - began}
                 checkpoint.save(folder / CHECKPOINTS, update, state, about)
-            if stopped():
+            if stop:
                 place = f"; saved in {folder}, go on with --resume" if folder else ""
                 raise KeyboardInterrupt(f"stopped at update {update:,}{place}")
     seconds = time.monotonic() - began
@@ -269,8 +273,6 @@ def _description(trainer: EncoderTrainer, state: TrainingState, seconds: float) 
         shares.append(np.asarray(share))
     return {
         **trainer.identity,
-        "discs": discs.to_json(),
-        "network": {"features": trainer.network.features, "hidden": trainer.network.hidden},
         "seconds": round(seconds, 2),
         "errors": summary(np.concatenate(errors), np.concatenate(shares), discs),
         "made_with": provenance(),

@@ -66,11 +66,12 @@ def evaluate(
     world = world_for(skills, env)
     if true_factors and world.shows_truth:
         raise UsageError(
-            "true_factors is for worlds that are seen through an encoder; "
-            f"what {world.spec.name!r} shows is its true state"
+            "true_factors is for worlds that are seen through an encoder which dusdi trained; the "
+            f"true state of {world.spec.name!r} is what it shows, or is not known"
         )
     found = _evaluate(skills, world, steps, seed, progress)
-    return found.true_scores if found.true_scores and true_factors else found.scores
+    wanted = found.true_scores if true_factors else None
+    return found.scores if wanted is None else wanted
 
 
 def as_skills(skills: Skills | str | Path) -> Skills:

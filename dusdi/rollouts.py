@@ -102,8 +102,9 @@ def collect(
             advance((t + 1) * count)
     finally:
         stepper.close()
-    columns = zip(*rows, strict=True)
-    return Rollout(*(None if c[0] is None else np.concatenate(c) for c in columns))
+    columns: Any = zip(*rows, strict=True)
+    joined: Any = (None if column[0] is None else np.concatenate(column) for column in columns)
+    return Rollout(*joined)
 
 
 def play_episodes(

@@ -1,6 +1,5 @@
 """Figure 5: which runs see the world through which encoder, and that all of it runs."""
 
-import dataclasses
 from functools import partial
 
 import pandas as pd
@@ -8,7 +7,9 @@ import pytest
 
 from dusdi.experiments import Settings, fig5, reproduce
 from dusdi.experiments.jobs import encoder_job, is_trained, make_environment
+from dusdi.experiments.provenance import mixed_settings
 from dusdi.experiments.records import read_record
+from dusdi.experiments.results import Results
 
 TASK = "multi-particle/food-poison-medium"
 
@@ -67,6 +68,18 @@ def test_figure_5_from_training_to_table(tmp_path, monkeypatch):
     reproduce("fig5", settings)
     after = {path: path.stat().st_mtime_ns for path in (tmp_path / "runs").rglob("*.safetensors")}
     assert after == before
+    # What is damaged is trained again, to the same encoder; runs behind it count as not trained.
     (encoder.folder(settings.runs) / "encoder.safetensors").write_bytes(b"damaged")
-    assert not is_trained(encoder, settings.runs)
-    assert dataclasses.replace(encoder, settings={**encoder.settings, "seed": 1}).key != encoder.key
+    skills = by_name(cells, "dci")["dusdi, pictures, no labels"].run
+    assert not is_trained(encoder, settings.runs) and not is_trained(skills, settings.runs)
+    (settings.folders.records / f"{encoder.key}.json").unlink()
+    reproduce("fig5", settings)
+    assert is_trained(encoder, settings.runs) and is_trained(skills, settings.runs)
+
+
+def test_without_disentangled_skills_there_is_no_dci(tmp_path):
+    settings = Settings(out=tmp_path, tasks=(TASK,), methods=("diayn",), seeds=1)
+    cells = fig5.cells(settings)
+    assert not by_name(cells, "dci")
+    assert fig5.write(Results("fig5", settings, [], {}, cells)) == [tmp_path / "fig5.md"]
+    assert mixed_settings(fig5.cells(Settings(seeds=1))) == []

@@ -35,6 +35,7 @@ from dusdi.errors import CheckpointError, UsageError
 from dusdi.rollouts import collect
 from dusdi.skill_space import Component, SkillSpace
 from dusdi.spaces import Categorical
+from dusdi.stepping import CompiledStepper
 
 WORLD = dusdi.make("multi-particle", agents=2)
 DISCS = WORLD.discs  # stations 0 and 1, then agents 0 and 1
@@ -250,6 +251,24 @@ def test_rollouts_of_an_encoded_world_know_the_true_factors():
     assert plain.truth is None and not np.allclose(seen.observation, plain.observation)
     assert seen.truth == pytest.approx(plain.observation, abs=1e-5)
     assert np.array_equal(seen.skill, plain.skill)
+
+
+def test_seeds_that_step_at_once_behind_an_encoder_step_as_alone():
+    stepper = CompiledStepper(Encoded(WORLD, untrained()), 3, 2)  # episodes of two steps
+    keys = jax.random.split(jax.random.PRNGKey(0), 2)
+    action = jnp.ones((3, WORLD.spec.action_size))
+
+    def play(key):
+        episodes, _ = stepper.init(key)
+        steps = []
+        for _ in range(3):
+            episodes, step = stepper.step(episodes, key, action)
+            steps.append(step.observation)
+        return jnp.stack(steps)
+
+    both = jax.jit(jax.vmap(play))(keys)
+    for key, found in zip(keys, both, strict=True):
+        np.testing.assert_allclose(found, jax.jit(play)(key), atol=1e-4)
 
 
 def test_an_encoded_world_is_drawn_as_it_is_and_as_it_is_seen():

@@ -53,7 +53,7 @@ class ReproduceOptions(Group):
     )
     tasks: tuple[str, ...] = option(
         (),
-        "of fig4, fig6 and susd, run the jobs of these only (default: all of the worlds)",
+        "of fig4, fig5, fig6 and susd, run the jobs of these only (default: all of the worlds)",
         "TASK ...",
     )
     methods: tuple[str, ...] = option(

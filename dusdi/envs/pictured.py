@@ -83,7 +83,8 @@ class Encoded(WorldWrapper):
         self.shows_truth = False
         self.encoder = encoder
         # Environments one after the other, so that what is in between stays in the cache.
-        self._see = jax.custom_batching.sequential_vmap(self._look)
+        # (Compiled by itself, it closes over nothing that vmap over seeds could batch.)
+        self._see = jax.custom_batching.sequential_vmap(jax.jit(self._look))
         self._observe_inside = jax.jit(jax.vmap(world.observe))
 
     def inner_state(self, state):

@@ -40,7 +40,8 @@ def cells(settings: Settings) -> list[Cell]:
         }
         for seen, job in encoders.items():
             if job is not None:
-                found.append(Cell({"world": world, "method": seen, "seed": 0}, job))
+                about = {"world": world, "method": seen, "seed": 0}
+                found.append(Cell(about, job, frozenset({"labels"})))
         for seed in range(settings.seeds):
             for method in settings.chosen_methods("fig5"):
                 for seen in SEEN.get(method, (LABELS,)):
@@ -67,7 +68,7 @@ def write(results: Results) -> list[Path]:
     """Writes DCI of each seed (CSV), and what every figure of tasks has, with tables of both."""
     scores = results.scores("dci")
     lines = [*_encoders(results), *_dci(scores, results.settings.evaluation_steps)]
-    files = [results.write_csv(scores, "-dci.csv")]
+    files = [results.write_csv(scores, "-dci.csv")] if len(scores) else []
     if results.of("return"):
         return [*files, *write_task_figure(results, TITLE, lines)]
     return [*files, results.write_markdown([f"# {TITLE}", "", *lines])]
@@ -91,7 +92,8 @@ def _encoders(results: Results) -> list[str]:
     header = ["", "things", "mean error", "95 %", "covered", "share of these", "seconds"]
     return [
         "Encoders: the distance between true and seen place in new pictures of random play, in a "
-        "world of width 2. Covered are things of which less than half is visible.",
+        "world of width 2. Covered are things of which less than half is visible. Their seconds "
+        "come on top of those of every row from pictures below.",
         "",
         *markdown_table(header, rows),
         "",
@@ -100,6 +102,8 @@ def _encoders(results: Results) -> list[str]:
 
 def _dci(scores: pd.DataFrame, steps: int) -> list[str]:
     """Returns a table of DCI on what the policy sees and on the true factors."""
+    if not len(scores):
+        return []
     rows = []
     for (method, direction), own in scores.groupby(["method", "direction"], sort=False):
         values = [mean_and_spread(own[name]) for name in NAMES]

@@ -254,6 +254,8 @@ def is_trained(job: Job, runs: Path) -> bool:
     folder = job.folder(runs)
     if job.kind == "encoder":
         return _is_trained_encoder(job, folder)
+    if job.encoder is not None and not is_trained(job.encoder, runs):
+        return False
     try:
         file = find_policy(folder)
         description, _ = read_policy(file)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from dusdi.arrays import ENCODER_NAME
 from dusdi.encoder import load_encoder
 from dusdi.encoder_training import pictured, train_encoder
 from dusdi.errors import DusdiError
@@ -88,7 +89,8 @@ def _train_encoder(job: Job, runs: Path, progress: bool) -> dict[str, Any]:
     world = pictured(make_environment(job))
     try:
         encoder = load_encoder(folder)
-    except DusdiError:
+    except DusdiError:  # there is none, or it is damaged
+        (folder / ENCODER_NAME).unlink(missing_ok=True)
         encoder = train_encoder(world, out=folder, resume=True, progress=progress, **job.request)
     made = {name: encoder.description[name] for name in ("seconds", "made_with")}
     return {"scores": encoder.description["errors"], "digest_of_encoder": encoder.digest, **made}

@@ -8,6 +8,7 @@ the whole state.
 from __future__ import annotations
 
 import dataclasses
+from typing import ClassVar
 
 import jax
 
@@ -42,7 +43,7 @@ class DiaynMC(Method):
 
     name = "diayn-mc"
     Settings = DiaynMCSettings
-    experiments = ("table1",)
+    experiments: ClassVar[tuple[str, ...]] = ("table1",)
     presets = {"fast": FAST_DISCRIMINATORS}
 
     def __init__(self, spec, settings):
