@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import functools
 import json
-import shutil
+import math
 import time
+from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,13 +25,14 @@ import optax
 from dusdi import checkpoint
 from dusdi.arrays import ENCODER_NAME
 from dusdi.checks import check_numbers
-from dusdi.encoder import CELL, WINDOW, Encoder, Finder, Found, places_of
+from dusdi.encoder import CELL, WINDOW, Encoder, Finder, Found, load_encoder, places_of
 from dusdi.envs.base import EnvState, World, select
-from dusdi.envs.pictured import PicturedWorld
+from dusdi.envs.pictured import Encoded, PicturedWorld
 from dusdi.errors import UsageError
 from dusdi.progress import Progress, Silent
 from dusdi.provenance import provenance
 from dusdi.raster import Discs
+from dusdi.run import locked
 from dusdi.signals import stoppable
 
 HELD = 4  # steps for which an action of random play is held
@@ -78,6 +81,10 @@ class EncoderTrainer:
     ):
         pictured(world)
         check_numbers(updates=updates, batch_size=batch_size, seed=seed)
+        if batch_size < 2:
+            raise UsageError("batch_size must be at least 2, since half of a batch is drawn")
+        if not 0 < learning_rate < math.inf:
+            raise UsageError(f"learning_rate must be a number above 0, not {learning_rate}")
         self.world = world
         self.labels = labels
         self.updates = updates
@@ -207,6 +214,14 @@ def train_encoder(
     """
     trainer = EncoderTrainer(world, **options)
     folder = None if out is None else Path(out)
+    with locked(folder):
+        if folder is not None and (folder / ENCODER_NAME).exists():
+            return _finished(trainer, folder, resume)
+        return _train(trainer, folder, resume, progress)
+
+
+def _train(trainer: EncoderTrainer, folder: Path | None, resume: bool, progress: bool) -> Encoder:
+    """The encoder at the end of training, and its file in the folder."""
     state, done, seconds = _first_state(trainer, folder, resume)
     began = time.monotonic() - seconds
     display = Silent()
@@ -221,7 +236,8 @@ def train_encoder(
             if update % every == 0:
                 display.log(update, [{"loss": float(loss)}])
             stop = stopped()
-            if folder and (stop or update % (every * SAVED_EVERY) == 0):
+            due = update % (every * SAVED_EVERY) == 0 or update == trainer.updates
+            if folder and (stop or due):
                 about = {**trainer.identity, "seconds": time.monotonic() - began}
                 checkpoint.save(folder / CHECKPOINTS, update, state, about)
             if stop:
@@ -231,8 +247,34 @@ def train_encoder(
     encoder = Encoder(state.params, _description(trainer, state, seconds))
     if folder is not None:
         encoder.save(folder / ENCODER_NAME)
-        shutil.rmtree(folder / CHECKPOINTS, ignore_errors=True)
+        for path in checkpoint.newest_first(folder / CHECKPOINTS):
+            path.unlink()
+        with suppress(OSError):  # somebody keeps other files there
+            (folder / CHECKPOINTS).rmdir()
     return encoder
+
+
+def _finished(trainer: EncoderTrainer, folder: Path, resume: bool) -> Encoder:
+    """The encoder in a folder, if it is the one that would be trained."""
+    encoder = load_encoder(folder)
+    if not resume:
+        raise UsageError(f"{folder} holds an encoder already; name another place")
+    _check_same(trainer, encoder.description, folder)
+    return encoder
+
+
+def _check_same(trainer: EncoderTrainer, description: Mapping[str, Any], folder: Path) -> None:
+    """Raises a `UsageError` if a folder holds something else than what would be trained."""
+    if description.get("kind") != "encoder":
+        raise UsageError(f"{folder} holds a run, not an encoder; name another place")
+    for name, value in trainer.identity.items():
+        said = description.get(name)
+        if said != value:
+            plain = isinstance(value, bool | int | float | str)
+            shown = f"{name} {said!r}, not {value!r}" if plain else f"other {name}"
+            raise UsageError(
+                f"{folder} holds an encoder that is trained with {shown}; name another place"
+            )
 
 
 def _first_state(
@@ -241,22 +283,15 @@ def _first_state(
     """Where training begins or goes on, and how many updates and seconds went before."""
     if folder is None:
         return trainer.init(), 0, 0.0
-    if (folder / ENCODER_NAME).exists():
-        raise UsageError(f"{folder} holds an encoder already; name another place")
     found = checkpoint.load_newest(folder / CHECKPOINTS)
     if found is None:
         return trainer.init(), 0, 0.0
-    if not resume:
+    if not resume and found.description.get("kind") == "encoder":
         raise UsageError(
             f"{folder} holds an encoder that is half trained; go on with --resume (resume=True), "
             "or name another place"
         )
-    for name, value in trainer.identity.items():
-        if found.description.get(name) != value:
-            raise UsageError(
-                f"{folder} holds an encoder that is trained with {name} "
-                f"{found.description.get(name)!r}, not {value!r}; name another place"
-            )
+    _check_same(trainer, found.description, folder)
     shapes = jax.eval_shape(trainer.init)
     state = checkpoint.read(found, shapes)
     return state, found.description["step"], found.description["seconds"]
@@ -306,6 +341,8 @@ def visible(discs: Discs, places: jax.Array) -> jax.Array:
 
 def pictured(world: World) -> PicturedWorld:
     """The world, or a `UsageError` unless it shows pictures."""
+    if isinstance(world, Encoded):
+        raise UsageError("this world is seen through an encoder already; leave out that option")
     if not isinstance(world, PicturedWorld):
         raise UsageError(f"{world.spec.name!r} shows no pictures that an encoder could learn")
     return world
@@ -320,7 +357,7 @@ def check_looks(discs: Discs) -> None:
         if look in seen:
             raise UsageError(
                 f"{seen[look]!r} and {name!r} have the same colour and size, so that no encoder "
-                "can tell them apart; use fewer things"
+                "can tell them apart; make fewer of them"
             )
         seen[look] = name
 

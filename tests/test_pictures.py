@@ -166,10 +166,19 @@ def test_training_that_was_stopped_goes_on_to_the_same_encoder(tmp_path, monkeyp
     rest = train_encoder(world, out=tmp_path, resume=True, **options)
     assert rest.digest == whole.digest == load_encoder(tmp_path).digest
     assert len(calls) == 3 + 4
+    # Nothing is left to do, and nobody else's files are touched.
+    assert train_encoder(world, out=tmp_path, resume=True, **options).digest == whole.digest
+    with pytest.raises(UsageError, match="holds an encoder already"):
+        train_encoder(world, out=tmp_path, **options)
+    kept = tmp_path / "other" / "checkpoints" / "best.pt"
+    kept.parent.mkdir(parents=True)
+    kept.write_text("mine")
+    train_encoder(world, out=tmp_path / "other", updates=1, batch_size=2)
+    assert kept.read_text() == "mine"
 
 
 def untrained(agents=2, seed=0):
-    trainer = EncoderTrainer(dusdi.make("multi-particle", agents=agents), updates=1, batch_size=1)
+    trainer = EncoderTrainer(dusdi.make("multi-particle", agents=agents), updates=1, batch_size=2)
     discs = trainer.world.discs
     network = {"features": 4, "hidden": 8}
     pictures = jnp.zeros((1, 64, 64, 3), jnp.uint8)
@@ -318,7 +327,7 @@ def test_an_encoder_from_the_command_line(tmp_path, capsys, monkeypatch):
     words = "multi-particle --env-option agents=1 --updates 3 --batch-size 4 --quiet --no-labels"
     assert main(["encode", *words.split()]) == 0
     out = capsys.readouterr().out
-    folder = tmp_path / "runs" / "multi-particle-encoder-drawings-seed0"
+    folder = tmp_path / "runs" / "multi-particle-agents=1-encoder-drawings-seed0"
     assert "station" in out and "next: dusdi pretrain multi-particle --env-option" in out
     assert load_encoder(folder).description["labels"] is False
     assert not (folder / "checkpoints").exists()

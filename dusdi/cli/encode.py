@@ -59,7 +59,8 @@ def run(words: list[str]) -> None:
         raise UsageError("--labels and --no-labels contradict each other; name one of them")
     world = pictured(named_world(options.env, filled(WorldOptions, given)))
     how = "drawings" if options.no_labels else "labels"
-    default = f"runs/{folder_name(options.env)}-encoder-{how}-seed{options.seed}"
+    place = "-".join([folder_name(options.env), *given.get("env_option", ())])
+    default = f"runs/{place}-encoder-{how}-seed{options.seed}"
     folder = Path(options.out or default)
     check_writable(folder)
     encoder = train_encoder(
