@@ -38,11 +38,13 @@ class Found(NamedTuple):
 
     Attributes:
       log_maps: logarithms of heat maps, [B, cells, m].
+      proposed: places to look closer at, in pixels from the left and from the top, [B, m, P, 2].
       scores: of the proposed places, [B, m, P]; the highest is the most likely.
-      pixels: these places after a closer look, from the left and from the top, [B, m, P, 2].
+      pixels: these places after a closer look, [B, m, P, 2].
     """
 
     log_maps: jax.Array
+    proposed: jax.Array
     scores: jax.Array
     pixels: jax.Array
 
@@ -71,7 +73,7 @@ class Finder(nn.Module):
         own, paper = planes(self.discs, pictures)
         log_maps = self._search(own, paper)
         proposed = proposals(jax.lax.stop_gradient(log_maps), self.discs.pixels // CELL)
-        return Found(log_maps, *self._look_closer(own, paper, proposed))
+        return Found(log_maps, proposed, *self._look_closer(own, paper, proposed))
 
     def _search(self, own: jax.Array, paper: jax.Array) -> jax.Array:
         """The logarithms of heat maps, from planes [B, c, pixels, pixels] and the paper's."""

@@ -371,13 +371,18 @@ def finding_loss(discs: Discs, found: Found, places: jax.Array) -> jax.Array:
     """
     target = nearest_cells(places, discs.lines(discs.pixels // CELL))
     searched = -(target * found.log_maps).sum(1).mean()
-    away = places_of(discs, found.pixels) - places[:, :, None]
-    distance = jnp.sqrt(((away * discs.scale) ** 2).sum(-1) + NEARLY_ZERO)  # [B, m, P]
-    nearest = distance.argmin(-1)[..., None]
-    near = jnp.take_along_axis(distance, nearest, axis=-1)[..., 0]
-    chosen = jnp.take_along_axis(jax.nn.log_softmax(found.scores), nearest, axis=-1)[..., 0]
-    proposed = jax.lax.stop_gradient(near) < WINDOW / 2
-    return searched + jnp.where(proposed, near - chosen, 0.0).mean()
+    before, after = (pixels_from(discs, at, places) for at in (found.proposed, found.pixels))
+    nearest = before.argmin(-1)[..., None]
+    of_nearest = functools.partial(jnp.take_along_axis, indices=nearest, axis=-1)
+    proposed = of_nearest(before) < WINDOW / 2
+    cost = of_nearest(after) - of_nearest(jax.nn.log_softmax(found.scores))
+    return searched + jnp.where(proposed, cost, 0.0).mean()
+
+
+def pixels_from(discs: Discs, pixels: jax.Array, places: jax.Array) -> jax.Array:
+    """How far pixels [B, m, P, 2] are from places [B, m, 2], [B, m, P]."""
+    away = (places_of(discs, pixels) - places[:, :, None]) * discs.scale
+    return jnp.sqrt((away**2).sum(-1) + NEARLY_ZERO)
 
 
 def nearest_cells(places: jax.Array, lines: np.ndarray) -> jax.Array:

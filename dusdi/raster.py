@@ -66,7 +66,7 @@ class Discs:
 
     def to_json(self) -> dict[str, Any]:
         """All fields; `from_json` takes them back."""
-        fields = dataclasses.asdict(self)
+        fields = {**dataclasses.asdict(self), "names": list(self.names)}
         return {k: v.tolist() if isinstance(v, np.ndarray) else v for k, v in fields.items()}
 
     @classmethod

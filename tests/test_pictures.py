@@ -114,8 +114,8 @@ def test_the_loss_asks_for_the_nearest_proposal_and_its_place():
     pixels = jnp.array([[[[32.0, 35.0], [2.0, 2.0]]]])
     discs = dusdi.make("multi-particle", agents=1).discs
 
-    def loss(scores, pixels=pixels):
-        found = Found(flat, jnp.array([[scores]]), pixels)
+    def loss(scores, proposed=pixels):
+        found = Found(flat, proposed, jnp.array([[scores]]), pixels)
         return float(finding_loss(discs, found, place)) - np.log(256.0)
 
     assert loss([0.0, 0.0]) == pytest.approx(3.0 + np.log(2.0), abs=1e-3)
@@ -132,7 +132,7 @@ def test_things_that_look_the_same_are_refused():
 
 @pytest.fixture(scope="module", params=[True, False], ids=["labels", "drawings"])
 def encoder(request):
-    options = {"updates": 150, "batch_size": 32, "labels": request.param}
+    options = {"updates": 400, "batch_size": 32, "labels": request.param}
     return train_encoder(dusdi.make("multi-particle", agents=1), **options)
 
 
