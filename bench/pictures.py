@@ -61,9 +61,7 @@ def pictures(quick: bool) -> Result:
 def untrained(world: Any) -> Encoder:
     """An encoder of a world's pictures that learned nothing."""
     trainer = EncoderTrainer(world, updates=1, batch_size=2)
-    network = {"features": trainer.network.features, "hidden": trainer.network.hidden}
-    about = {**trainer.identity, "discs": world.discs.to_json(), "network": network}
-    return Encoder(trainer.init().params, about)
+    return Encoder(trainer.init().params, trainer.identity)
 
 
 def floating_point_operations(encoder: Encoder) -> float:

@@ -91,8 +91,8 @@ class EncoderTrainer:
         self.batch_size = batch_size
         self.learning_rate = learning_rate
         self.seed = seed
-        self.played = max(1, batch_size // 2)  # environments, from which half of a batch comes
-        self.drawn = max(1, batch_size - self.played) if labels else batch_size
+        self.played = batch_size // 2  # environments, from which half of a batch comes
+        self.drawn = batch_size - self.played if labels else batch_size
         self.discs = world.discs
         check_looks(self.discs)
         self.network = Finder(self.discs)
@@ -315,7 +315,7 @@ def _description(trainer: EncoderTrainer, state: TrainingState, seconds: float) 
 
 
 def summary(error: np.ndarray, share: np.ndarray, discs: Discs) -> dict[str, dict[str, Any]]:
-    """Mean errors of each kind of thing, from errors and visible shares [B, things]."""
+    """Errors of each kind of thing, from errors and visible shares [B, things]."""
     kinds = np.array([name.rpartition(" ")[0] or name for name in discs.names])
     found = {}
     for kind in dict.fromkeys(kinds):
@@ -324,6 +324,7 @@ def summary(error: np.ndarray, share: np.ndarray, discs: Discs) -> dict[str, dic
         values = error[:, own]
         found[str(kind)] = {
             "mean": float(values.mean()),
+            "median": float(np.median(values)),
             "95 %": float(np.quantile(values, 0.95)),
             "covered": float(values[covered].mean()) if covered.any() else None,
             "share covered": float(covered.mean()),

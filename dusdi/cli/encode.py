@@ -24,8 +24,9 @@ from dusdi.messages import say
 from dusdi.settings import Group
 
 PICTURE = "encoder.png"
+ERRORS = ("mean", "median", "95 %", "covered")
 PICTURED = [name for name, kind in WORLDS.items() if issubclass(kind, PicturedWorld)]
-HEADINGS = ("things", "mean error", "95 %", "where half covered or more", "share of these")
+HEADINGS = ("things", *ERRORS, "share covered")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,10 +76,10 @@ def run(words: list[str]) -> None:
     )
     Image.fromarray(np.asarray(encoded_pictures(world, encoder))).save(folder / PICTURE)
     rows = [
-        [kind, *(number(one[name]) for name in ("mean", "95 %", "covered", "share covered"))]
+        [kind, *(number(one[name]) for name in ERRORS), f"{one['share covered']:.0%}"]
         for kind, one in encoder.description["errors"].items()
     ]
-    title = "distance between true and seen place, in units of the world"
+    title = "distance from seen to true place; covered: less than half is visible"
     print_table(console(), HEADINGS, rows, title=title, numbers_from=1)
     say(f"encoder and pictures in {folder}", sys.stdout)
     chosen = [*given.get("env_option", ()), f"encoder={folder}"]

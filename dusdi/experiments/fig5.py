@@ -11,13 +11,14 @@ from pathlib import Path
 import pandas as pd
 
 from dusdi.experiments.jobs import Job, dci_job, encoder_job
-from dusdi.experiments.results import Results, markdown_table, mean_and_spread
+from dusdi.experiments.results import Results, markdown_table, mean_and_spread, mean_text
 from dusdi.experiments.settings import Cell, Settings
 from dusdi.experiments.task_figure import task_cells, write_task_figure
 from dusdi.methods import find_method
 from dusdi.metrics.dci import NAMES
 from dusdi.tasks import PICTURED_TASKS
 
+ERRORS = ("mean", "median", "95 %", "covered")
 TITLE = "Figure 5: skills from pictures"
 STATES, LABELS, DRAWINGS = "states", "pictures, labels", "pictures, no labels"
 #: What each method learns from. Those with entangled skills are beside it in the paper's way.
@@ -80,16 +81,14 @@ def _encoders(results: Results) -> list[str]:
         [
             str(cell.labels["method"]),
             thing,
-            f"{error['mean']:.3f}",
-            f"{error['95 %']:.3f}",
-            "–" if error["covered"] is None else f"{error['covered']:.3f}",
+            *(mean_text([error[name]]) for name in ERRORS),
             f"{error['share covered']:.0%}",
             f"{record['seconds']:.0f}",
         ]
         for cell, record in results.of("encoder")
         for thing, error in record["scores"].items()
     ]
-    header = ["", "things", "mean error", "95 %", "covered", "share of these", "seconds"]
+    header = ["", "things", *ERRORS, "share covered", "seconds"]
     return [
         "Encoders: the distance between true and seen place in new pictures of random play, in a "
         "world of width 2. Covered are things of which less than half is visible. Their seconds "
